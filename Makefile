@@ -244,6 +244,13 @@ $(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*
 
 kernels-check:
 	$(Q)CLANG='$(CLANG)' tools/build-kernels.sh --check
+# What the first call of a process waits for leat's kernels.
+$(BUILD)/bench/first_use: bench/first_use.c $(BUILD)/libleat.so $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) -L$(BUILD) -Wl,-rpath,'$$ORIGIN/..' -lleat -o $@
+first-use: $(BUILD)/bench/first_use
+	$(Q)$(BUILD)/bench/first_use
 readme-figures: $(BUILD)/leat
 	$(Q)tools/readme-figures.sh $(BUILD)/leat
 
@@ -338,13 +345,15 @@ make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make trace-cost      what recording a trace costs, on the CPU device
+make first-use       how long the first call of a process waits for leat's kernels, on cuda:0
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed
 make thread-safety   $(CLANG)'s analysis of locks: each function is called with the locks that it requires
 make words           no identifier or file has a word that was renamed, no two structs have one tag
 make layers          no file includes what its layer must not know, and no object refers to a layer above
 make tidy            clang's analyzer has no findings; the first run takes minutes, needs $(CLANG_TIDY)
-make kernels-check   the device code in the tree is what $(CLANG) makes of its sources
+make kernels-check   the device code in the tree is what $(CLANG) makes of its sources, and ptxas of its PTX where that
+                     is installed (tools/build-kernels.sh)
 make man             the manual pages of the public headers, into $(BUILD)/man3/
 make install         command, library, headers, pkg-config and CMake files, man pages, completion for bash; honours
                      prefix and DESTDIR
@@ -366,7 +375,7 @@ help:
 	$(info $(help_text))@:
 
 FORCE:
-.PHONY: all lib install-compat examples asan tsan headers words symbols abi abi-update abi-gate layers thread-safety tidy kernels-check \
+.PHONY: all lib install-compat examples asan tsan headers words symbols abi abi-update abi-gate layers thread-safety tidy kernels-check first-use \
         readme-figures man install install-lib uninstall clean help FORCE
 .DELETE_ON_ERROR:
 -include $(lib_obj:.o=.d) $(cli_obj:.o=.d) $(example_bin:=.d)

@@ -7,6 +7,7 @@
 #include "bench_copy.h"
 #include "bench_verify.h"
 #include "temporary_file.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +51,15 @@ static const size_t fio_least_bytes = 16 * MIB;
 /* Bytes that a thread moves with one system call. */
 static const size_t piece_bytes = 4 * MIB;
 
+/* How leat moved the bytes of a row, for its record. */
+struct file_method {
+    struct file_method *next;
+    char protocol[200], access[400];
+};
+
 struct file_case {
     struct bench *bench;
+    struct file_method *methods; /* of the rows that were not committed yet */
     enum file_place place;
     enum file_manner manner;
     bool write;
@@ -295,6 +303,49 @@ static double cpu_per_gb(const struct file_case *c, enum bench_side side)
     return c->cpu_seconds[side] / ((double)c->cpu_samples[side] * (double)c->bytes * 1e-9);
 }
 
+static void take_line(const char *text, const char *key, char *line, size_t room)
+{
+    size_t length;
+    const char *at = text_line(text, key, &length);
+
+    snprintf(line, room, "%.*s", (int)length, at);
+}
+
+/* Adds to the record how leat made the copies of a row. */
+static void add_method(struct file_case *c, struct bench_row *row)
+{
+    leat_file *file = c->manner == FILE_DIRECT ? c->direct : c->file;
+    struct file_method *method = malloc(sizeof *method);
+    char text[4096], *cached;
+
+    if (!method)
+        return;
+    method->next = c->methods;
+    c->methods = method;
+    if (leat_file_explain(c->bench->streams[0], c->device, file, 0, c->bytes, text, sizeof text) != LEAT_OK) {
+        bench_note(c->bench, "file: leat_file_explain: %s", leat_last_error());
+        return;
+    }
+    take_line(text, "\n  protocol ", method->protocol, sizeof method->protocol);
+    take_line(text, c->write ? "\n  writes " : "\n  file ", method->access, sizeof method->access);
+    /* The part before "; " is the share of the file that is in the system's cache now, after the row. */
+    cached = c->write ? NULL : strstr(method->access, "; ");
+    if (cached)
+        memmove(method->access, cached + 2, strlen(cached + 2) + 1);
+    bench_row_extra_text(row, "protocol", method->protocol);
+    bench_row_extra_text(row, "access", method->access);
+}
+
+static void forget_methods(struct file_case *c)
+{
+    while (c->methods) {
+        struct file_method *method = c->methods;
+
+        c->methods = method->next;
+        free(method);
+    }
+}
+
 static void add_row(struct file_case *c, struct bench_rows *rows, const struct bench_result *result, bool verified)
 {
     struct bench *bench = c->bench;
@@ -326,6 +377,7 @@ static void add_row(struct file_case *c, struct bench_rows *rows, const struct b
     bench_row_extra(row, "fio_cpu_s_per_gb", fio.cpu_s_per_gb);
     if (fio.engine)
         bench_row_extra_text(row, "fio_engine", fio.engine);
+    add_method(c, row);
 }
 
 static void measure(struct file_case *c, struct bench_rows *rows)
@@ -457,6 +509,7 @@ static void measure_place(struct bench *bench, enum file_place place)
         if (c.fd >= 0)
             close(c.fd);
         bench_rows_commit(bench, &rows);
+        forget_methods(&c);
     }
     bench_settle_bounds(bench, begin);
 }

@@ -3,6 +3,7 @@
  * copy.
  */
 #include "cli.h"
+#include "gds.h"
 #include "temporary_file.h"
 #include "text.h"
 #include "text_json.h"
@@ -24,7 +25,8 @@ const char cli_explain_help[] =
     "       leat explain file PATH [--to PLACE] [--offset N] [--bytes SIZE] [--device NAME] [--json]\n\n"
     "Allocates two places and prints how leat would copy from one to the other: the protocol, why it was\n"
     "chosen, the other protocols, and the bound. With a file: how leat would read it, what the system's cache\n"
-    "has of it, and whether leat would read past that cache. Nothing is copied or read.\n\n"
+    "has of it, whether leat would read past that cache, and what NVIDIA's libcufile says about it. Nothing is\n"
+    "copied or read.\n\n"
     "Options:\n"
     "  --from PLACE    pageable (the default), file (mapped), registered, pinned, managed, device, or a\n"
     "                  device such as cuda:1\n"
@@ -266,6 +268,16 @@ static bool explain_range(const struct explain_options *options, leat_stream *st
     return fine;
 }
 
+/* Adds a line about GPUDirect Storage, which leat does not use. */
+static void add_gds(const char *path, char *text)
+{
+    size_t used = strlen(text);
+    char found[1024];
+
+    cli_gds_explain(path, found, sizeof found);
+    snprintf(text + used, TEXT_BYTES - used, "  gds       not used by leat; %s\n", found);
+}
+
 static bool explain_file(const struct explain_options *options, leat_stream *stream, leat_device *device,
                          char *text)
 {
@@ -273,6 +285,8 @@ static bool explain_file(const struct explain_options *options, leat_stream *str
     bool fine = leat_file_open(options->file, LEAT_FILE_READ, &file) == LEAT_OK || failed("the file");
 
     fine = fine && explain_range(options, stream, device, file, text);
+    if (fine)
+        add_gds(options->file, text);
     leat_file_close(file);
     return fine;
 }
@@ -416,7 +430,10 @@ static int parse(int argc, char **argv, struct explain_options *options)
 int cli_explain(int argc, char **argv)
 {
     struct explain_options options = {.file = NULL};
-    int status = parse(argc, argv, &options);
+    int status;
 
+    if (argc == 3 && !strcmp(argv[1], CLI_GDS_PROBE))
+        return cli_gds_probe(argv[2]);
+    status = parse(argc, argv, &options);
     return status == CLI_OK ? explain(&options) : status < 0 ? CLI_OK : status;
 }

@@ -74,6 +74,7 @@ static bool add_abilities(struct table *table, const leat_device_info *info)
                            peers,
                            threads,
                            shared,
+                           info->kernel_code[0] ? info->kernel_code : "none",
                            info->pci_address[0] ? info->pci_address : "-"};
 
     snprintf(engines, sizeof engines, "%u", info->copy_engines);
@@ -132,7 +133,8 @@ static bool print_abilities(void)
     static const struct table_column columns[] = {
         {"DEVICE", false, 0, false},       {"PINNED", false, 0, false},      {"MANAGED", false, 0, false},
         {"VIRTUAL", false, 0, false},      {"COPY ENGINES", true, 0, false}, {"PEERS", true, 0, false},
-        {"BLOCK THREADS", true, 0, false}, {"BLOCK SHARED", true, 0, false}, {"PCI ADDRESS", false, 0, false}};
+        {"BLOCK THREADS", true, 0, false}, {"BLOCK SHARED", true, 0, false}, {"KERNELS", false, 0, false},
+        {"PCI ADDRESS", false, 0, false}};
     struct table *table = table_create(columns, sizeof columns / sizeof columns[0]);
     bool fine = false;
     int count;

@@ -52,14 +52,15 @@ json_t *info_device_json(const leat_device_info *info)
 
     if (!device)
         return NULL;
-    rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:b, s:b, s:b, s:b, s:o}", "memory_clock_khz",
+    rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:b, s:b, s:b, s:b, s:o, s:o}", "memory_clock_khz",
                      number_or_null(info->memory_clock_khz), "memory_bus_bits",
                      number_or_null(info->memory_bus_bits), "pci_address", text_or_null(info->pci_address),
                      "numa_node", info->numa_node >= 0 ? json_integer(info->numa_node) : json_null(), "link_gen",
                      number_or_null(info->link_gen), "link_width", number_or_null(info->link_width),
                      "copy_engines", (json_int_t)info->copy_engines, "peers", peers_json(info),
                      "unified_addressing", info->unified_addressing, "managed_memory", info->managed_memory,
-                     "virtual_memory", info->virtual_memory, "strict", info->strict, "kinds", kinds_json(info));
+                     "virtual_memory", info->virtual_memory, "strict", info->strict, "kinds", kinds_json(info),
+                     "kernel_code", text_or_null(info->kernel_code));
     if (!rest || json_object_update(device, rest) != 0) {
         json_decref(device);
         device = NULL;

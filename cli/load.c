@@ -348,15 +348,10 @@ static bool load(struct load_work *work)
  * key, or NULL if memory is short. */
 static char *line_of(const char *text, const char *key)
 {
-    const char *at = strstr(text, key);
     size_t length;
+    const char *line = text_line(text, key, &length);
 
-    if (!at)
-        return strdup("");
-    at += strlen(key);
-    at += strspn(at, " ");
-    length = strcspn(at, "\n");
-    return strndup(at, length);
+    return strndup(line, length);
 }
 
 /* Lets the library explain the read of a file's longest run, and keeps the explanation for the report. */

@@ -63,3 +63,16 @@ bool text_parse_bytes(const char *text, const char **end, uint64_t *bytes)
         *end = after;
     return true;
 }
+
+const char *text_line(const char *text, const char *key, size_t *length)
+{
+    const char *at = strstr(text, key);
+
+    *length = 0;
+    if (!at)
+        return "";
+    at += strlen(key);
+    at += strspn(at, " ");
+    *length = strcspn(at, "\n");
+    return at;
+}

@@ -19,6 +19,10 @@ const char *text_bytes(char text[TEXT_MAX], uint64_t bytes);
  * number. If end is NULL, nothing may follow the number. Returns false if text is no such number. */
 bool text_parse_bytes(const char *text, const char **end, uint64_t *bytes);
 
+/* Finds what follows key and blanks in text, up to the end of the line. Returns where it begins, and its length;
+ * or "" with length 0 if key is not in text. */
+const char *text_line(const char *text, const char *key, size_t *length);
+
 /* Writes a measured figure with about four digits and without an exponent. Returns text. */
 const char *text_figure(char text[TEXT_MAX], double value);
 

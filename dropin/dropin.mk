@@ -47,7 +47,7 @@ install-dropin: dropin
 
 # The fake driver, and leat's libleat-cuda on the CPU device, as programs find a vendor's driver.
 run_test_bin := $(BUILD)/tests/dropin
-run_test_drivers := $(addprefix $(run_test_bin)/,fake/libcuda.so.1 names/libcuda.so.1)
+run_test_drivers := $(addprefix $(run_test_bin)/,fake/libcuda.so.1 names/libcuda.so.1 recorded/libcuda.so.1)
 $(run_test_bin)/fake/libcuda.so.1: tests/fake/fake_cuda.c $(wildcard tests/fake/*.h src/driver/cuda/*.h) $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
@@ -56,6 +56,13 @@ $(run_test_bin)/fake/libcuda.so.1: tests/fake/fake_cuda.c $(wildcard tests/fake/
 $(run_test_bin)/names/libcuda.so.1: $(BUILD)/libleat-cuda.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../../../libleat-cuda.so.$(so_major) $@
+# A driver that only answers lookups, as the vendor's did when those of real clients were recorded.
+$(run_test_bin)/recorded/libcuda.so.1: tests/dropin/client_lookups.txt tests/dropin/recorded_driver.awk $(BUILD)/flags
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)awk -f tests/dropin/recorded_driver.awk $< >$(@D)/driver.c
+	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared \
+	    -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 $(@D)/driver.c -o $@
 
 run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups client_static)
 $(run_test_bin)/client $(run_test_bin)/lookups: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
@@ -75,4 +82,9 @@ $(run_test_bin)/client_static: tests/dropin/static.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS) $(LDFLAGS)) -static $< -o $@
-run_tests := $(run_test_clients) $(run_test_drivers) $(run_so) $(run_engine)
+run_test_recorder := $(run_test_bin)/record_lookups.so
+$(run_test_recorder): tests/dropin/record_lookups.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared $< -o $@
+run_tests := $(run_test_clients) $(run_test_drivers) $(run_test_recorder) $(run_so) $(run_engine)

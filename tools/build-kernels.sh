@@ -1,13 +1,21 @@
 #!/bin/bash
-# Builds the kernels that are kept in the tree, with clang-19 and lld-19: src/kernels/built/ (PTX and AMD code
-# objects of leat's built-in kernels) and the PTX of the tests' and examples' kernels.
+# Builds the kernels that are kept in the tree: src/kernels/built/ (PTX, NVIDIA machine code and AMD code objects of
+# leat's built-in kernels) and the PTX of the tests' and examples' kernels.
 #
 #   tools/build-kernels.sh           rebuilds them in place
 #   tools/build-kernels.sh --check   rebuilds them elsewhere and compares: same bytes, or it fails
 #
-# If CUDA's ptxas is installed, the PTX is also assembled for every GPU architecture that this ptxas supports. Exits
-# with 77 if clang-19 or lld-19 is missing: they are only needed for changing a kernel, not for building leat. The
-# variables CLANG and LLD name other programs.
+# clang-19 and lld-19 make PTX and code objects. CUDA's ptxas 12.9.86 makes machine code of the PTX, and fatbinary
+# 13.0.88 compresses it. Both are in NVIDIA's Python packages (no GPU and no toolkit is needed):
+#
+#   pip install --target nvcc nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-nvcc==13.0.88
+#   chmod +x nvcc/nvidia/cuda_nvcc/bin/ptxas nvcc/nvidia/cu13/bin/fatbinary
+#   PTXAS=nvcc/nvidia/cuda_nvcc/bin/ptxas FATBINARY=nvcc/nvidia/cu13/bin/fatbinary tools/build-kernels.sh
+#
+# These tools are only needed for changing a kernel, not for building leat. Exits with 77 if one is missing. With
+# --check ptxas and fatbinary may be missing: then the machine code is compared with the checksums that were written
+# when it was made, so code of other PTX is noticed. If there is a ptxas of any version, the PTX is also assembled for
+# every GPU architecture that it supports. The variables CLANG, LLD, PTXAS and FATBINARY name other programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +48,26 @@ for tool in "$clang" "$lld"; do
         exit 77
     fi
 done
+
+# CUDA 12's ptxas, because drivers for CUDA 12 refuse code of CUDA 13. CUDA 12's fatbinary is in no Python package.
+ptxas_version=12.9.86
+fatbinary_version=13.0.88
+cuda_bin=${CUDA_HOME:-/usr/local/cuda}/bin
+ptxas=${PTXAS:-$(command -v ptxas || echo "$cuda_bin/ptxas")}
+fatbinary=${FATBINARY:-$(command -v fatbinary || echo "$cuda_bin/fatbinary")}
+has_version() {
+    command -v "$1" > /dev/null && [[ $("$1" --version) == *", V$2"* ]]
+}
+no_machine_code=
+if ! has_version "$ptxas" "$ptxas_version"; then
+    no_machine_code="no ptxas $ptxas_version here (see PTXAS in this script)"
+elif ! has_version "$fatbinary" "$fatbinary_version"; then
+    no_machine_code="no fatbinary $fatbinary_version here (see FATBINARY in this script)"
+fi
+if [ "$mode" = build ] && [ -n "$no_machine_code" ]; then
+    echo "kernels: skipped, $no_machine_code; the kept files are used as they are"
+    exit 77
+fi
 echo "kernels: $("$clang" --version | head -n 1)"
 echo "kernels: $("$lld" --version | head -n 1)"
 
@@ -127,7 +155,39 @@ for gpu in $amd_gpus; do
         link_amd "$work/kernels.o" "src/kernels/built/$file.$gpu.co"
     done <<< "$modules"
 done
-built="$ptx_built$amd_built"
+
+# Machine code: each module's PTX, assembled for the architectures of LEATI_MACHINE_CODE_LIST, in one compressed fatbin.
+# The record has the checksums of the PTX and of the fatbin made from it.
+built_files=$(sed -n 's/^ *X(more, [A-Z0-9_]*, \([a-z0-9_]*\)).*/\1/p' "$modules_h")
+code_gpus=$(sed -n 's/^#define LEATI_MACHINE_CODE_LIST //p' src/kernels/builtin.h | tr -d ',')
+record=src/kernels/built/machine_code.sha256
+code_bytes_max=$((3 << 20))
+code_built=''
+
+assemble() {
+    local file=$1 gpu images=()
+
+    for gpu in $code_gpus; do
+        "$ptxas" -arch="sm_$gpu" "$out/src/kernels/built/$file.ptx" -o "$work/$file.sm_$gpu.cubin"
+        images+=("--image3=kind=elf,sm=$gpu,file=$work/$file.sm_$gpu.cubin")
+    done
+    "$fatbinary" -64 --compress-all --compress-mode=size "${images[@]}" \
+        --create="$out/src/kernels/built/$file.fatbin"
+}
+
+if [ -z "$no_machine_code" ]; then
+    echo "kernels: machine code by ptxas $ptxas_version and fatbinary $fatbinary_version for architectures $code_gpus"
+    for file in $built_files; do
+        assemble "$file"
+        code_built="$code_built src/kernels/built/$file.fatbin"
+    done
+    if [ "$mode" = build ]; then
+        for file in $built_files; do
+            sha256sum "src/kernels/built/$file.ptx" "src/kernels/built/$file.fatbin"
+        done > "$record"
+    fi
+fi
+built="$ptx_built$amd_built$code_built"
 
 wrong=0
 for file in $built; do
@@ -137,13 +197,27 @@ for file in $built; do
     fi
 done
 
-ptxas=$(command -v ptxas || echo "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas")
-if [ -x "$ptxas" ]; then
+for file in $built_files; do
+    if ! sha256sum --check --strict --status < <(grep "/$file\.\(ptx\|fatbin\)\$" "$record"); then
+        echo "kernels: src/kernels/built/$file.fatbin is not the machine code of $file.ptx, says $record" >&2
+        wrong=$((wrong + 1))
+    fi
+done
+code_bytes=$(for file in $built_files; do cat "src/kernels/built/$file.fatbin"; done | wc -c)
+echo "kernels: the machine code has $code_bytes bytes (at most $code_bytes_max)${no_machine_code:+; not rebuilt: $no_machine_code}"
+if [ "$code_bytes" -gt "$code_bytes_max" ]; then
+    echo "kernels: too much machine code: make kernels smaller or drop an architecture" >&2
+    wrong=$((wrong + 1))
+fi
+
+if command -v "$ptxas" > /dev/null; then
     known=$("$ptxas" --help)
     assembled=
     for gpu in $nvidia_gpus; do
         grep -qw "sm_$gpu" <<< "$known" || continue
         for file in $ptx_built; do
+            name=${file##*/}
+            [ ! -e "$work/${name%.ptx}.sm_$gpu.cubin" ] || continue
             if ! "$ptxas" -arch="sm_$gpu" "$out/$file" -o /dev/null; then
                 echo "kernels: ptxas refuses $file for sm_$gpu" >&2
                 wrong=$((wrong + 1))

@@ -22,6 +22,25 @@ static unsigned channel_bytes(CUarray_format format)
     }
 }
 
+static enum leatc_channel_kind kind_of(CUarray_format format)
+{
+    if (format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT)
+        return LEATC_CHANNEL_FLOAT;
+    return format >= CU_AD_FORMAT_SIGNED_INT8 ? LEATC_CHANNEL_SIGNED : LEATC_CHANNEL_UNSIGNED;
+}
+
+/* Returns the format of an array that this API or the runtime API created. */
+static CUarray_format format_of(const struct leatc_array_shape *shape)
+{
+    int bits = shape->channel_bits[0];
+    int first =
+        shape->channel_kind == LEATC_CHANNEL_SIGNED ? CU_AD_FORMAT_SIGNED_INT8 : CU_AD_FORMAT_UNSIGNED_INT8;
+
+    if (shape->channel_kind == LEATC_CHANNEL_FLOAT)
+        return bits == 16 ? CU_AD_FORMAT_HALF : CU_AD_FORMAT_FLOAT;
+    return (CUarray_format)(first + (bits == 8 ? 0 : bits == 16 ? 1 : 2));
+}
+
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
 {
     struct leatc_array_shape shape;
@@ -35,7 +54,7 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wante
                                        .height = wanted->Height,
                                        .depth = wanted->Depth,
                                        .element_bytes = bytes * wanted->NumChannels,
-                                       .channel_kind = (int)wanted->Format,
+                                       .channel_kind = (int)kind_of(wanted->Format),
                                        .flags = wanted->Flags};
     for (unsigned i = 0; i < wanted->NumChannels; i++)
         shape.channel_bits[i] = (int)bytes * 8;
@@ -55,8 +74,6 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
     return cuArray3DCreate_v2(array, &full);
 }
 
-/* Returns the shape with which the array was created. Format is only valid if the driver API created it: the
- * runtime API stores its own channel kind in the same field. */
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
 {
     struct leatc_array_shape shape;
@@ -67,7 +84,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray 
     *descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = shape.width,
                                             .Height = shape.height,
                                             .Depth = shape.depth,
-                                            .Format = (CUarray_format)shape.channel_kind,
+                                            .Format = format_of(&shape),
                                             .Flags = shape.flags};
     for (int i = 0; i < 4; i++)
         descriptor->NumChannels += shape.channel_bits[i] != 0;

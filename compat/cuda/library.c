@@ -3,6 +3,7 @@
  * module (module.c) on each device on which one of its kernels is used, and again after a reset of the device.
  */
 #include "cuda/names.h"
+#include "cuda/slots.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #define KERNELS_MAX 65536
 
 struct CUlib_st {
-    atomic_bool alive;
+    struct leatcu_slot slot;
     char *image; /* a copy, followed by zeros */
     size_t bytes;
     char *path; /* of the file; NULL: the image came from memory */
@@ -22,35 +23,28 @@ struct CUlib_st {
 };
 
 struct CUkern_st {
-    atomic_bool alive;
+    struct leatcu_slot slot;
     struct CUlib_st *library;
-    struct CUkern_st *next; /* next kernel of the library, or next free slot */
+    struct CUkern_st *next; /* next kernel of the library */
     char *name;
 };
 
-/* Handles are addresses in these two arrays, so a call can check any pointer without reading from it. */
-static struct CUlib_st libraries[LIBRARIES_MAX];
-static struct CUkern_st kernels[KERNELS_MAX];
+static struct CUlib_st library_slots[LIBRARIES_MAX];
+static struct CUkern_st kernel_slots[KERNELS_MAX];
+static struct leatcu_slots libraries = LEATCU_SLOTS(library_slots);
+static struct leatcu_slots kernels = LEATCU_SLOTS(kernel_slots);
 
-/* Guards the lists and the modules of libraries. Calls read the field alive of a handle without this lock. */
+/* Guards the kernels and the modules of libraries. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned next_library, used_kernels;
-static struct CUkern_st *free_kernels;
 
 static bool is_library(CUlibrary library)
 {
-    size_t offset = (size_t)((uintptr_t)library - (uintptr_t)libraries);
-
-    return offset < sizeof libraries && offset % sizeof libraries[0] == 0 &&
-           atomic_load_explicit(&library->alive, memory_order_acquire);
+    return leatcu_slot_is_alive(&libraries, library);
 }
 
 static bool is_kernel(CUkernel kernel)
 {
-    size_t offset = (size_t)((uintptr_t)kernel - (uintptr_t)kernels);
-
-    return offset < sizeof kernels && offset % sizeof kernels[0] == 0 &&
-           atomic_load_explicit(&kernel->alive, memory_order_acquire);
+    return leatcu_slot_is_alive(&kernels, kernel);
 }
 
 /* Returns the number of the device of the current context, or 0 if no context is current. */
@@ -101,29 +95,11 @@ CUresult leatcu_kernel_resolve(int ordinal, CUfunction *function)
 
 /* ---- libraries ---- */
 
-static struct CUlib_st *unused_library(void)
-{
-    struct CUlib_st *found = NULL;
-
-    pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < LIBRARIES_MAX && !found; i++) {
-        struct CUlib_st *library = &libraries[next_library++ % LIBRARIES_MAX];
-
-        /* image: of a library that is being loaded, and is not alive yet */
-        if (!atomic_load(&library->alive) && !library->image)
-            found = library;
-    }
-    if (found)
-        found->image = (char *)found; /* taken; the caller replaces it */
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 /* Makes a library of an image, which it takes over also if it fails. Loads it on the current device at once, so
  * that an invalid image is reported. */
 static CUresult make_library(char *image, size_t bytes, const char *path, CUlibrary *library)
 {
-    struct CUlib_st *made = unused_library();
+    struct CUlib_st *made = leatcu_slot_take(&libraries);
     char *kept = path ? strdup(path) : NULL;
     CUmodule module;
     CUresult result;
@@ -140,15 +116,14 @@ static CUresult make_library(char *image, size_t bytes, const char *path, CUlibr
     made->kernels = NULL;
     result = path && !kept ? CUDA_ERROR_OUT_OF_MEMORY : module_on(made, device_here(), &module);
     if (result == CUDA_SUCCESS) {
-        atomic_store_explicit(&made->alive, true, memory_order_release);
+        leatcu_slot_set_alive(&made->slot);
         *library = made;
-    } else {
-        made->image = made->path = NULL;
     }
     pthread_mutex_unlock(&lock);
     if (result != CUDA_SUCCESS) {
         free(image);
         free(kept);
+        leatcu_slot_free(&libraries, &made->slot);
     }
     return result;
 }
@@ -210,13 +185,12 @@ CUresult cuLibraryUnload(CUlibrary library)
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    atomic_store(&library->alive, false);
+    leatcu_slot_end(&library->slot);
     for (struct CUkern_st *kernel = library->kernels, *next; kernel; kernel = next) {
         next = kernel->next;
-        atomic_store(&kernel->alive, false);
+        leatcu_slot_end(&kernel->slot);
         free(kernel->name);
-        kernel->next = free_kernels;
-        free_kernels = kernel;
+        leatcu_slot_free(&kernels, &kernel->slot);
     }
     for (int i = 0; i < LEATC_DEVICES_MAX; i++) {
         if (library->modules[i] && library->generations[i] == leatc_device_generation(i))
@@ -227,7 +201,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     }
     free(library->path);
     free(library->image);
-    library->image = library->path = NULL;
+    leatcu_slot_free(&libraries, &library->slot);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -290,20 +264,16 @@ static CUresult get_kernel(struct CUlib_st *library, const char *name, CUkernel 
     }
     CU_TRY(check_name(library, name));
     kept = strdup(name);
-    made = free_kernels ? free_kernels : used_kernels < KERNELS_MAX ? &kernels[used_kernels] : NULL;
-    if (!kept || !made) {
+    made = kept ? leatcu_slot_take(&kernels) : NULL;
+    if (!made) {
         free(kept);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (made == free_kernels)
-        free_kernels = made->next;
-    else
-        used_kernels++;
     made->library = library;
     made->name = kept;
     made->next = library->kernels;
     library->kernels = made;
-    atomic_store_explicit(&made->alive, true, memory_order_release);
+    leatcu_slot_set_alive(&made->slot);
     *kernel = made;
     return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
  * these shared objects.
  */
 #include "cuda/names.h"
+#include "cuda/slots.h"
 
 #include <leat/compat/kernel_support.h>
 
@@ -25,7 +26,7 @@
 #define STAND_INS_MAX 16
 
 struct CUmod_st {
-    atomic_bool alive;
+    struct leatcu_slot slot;
     int ordinal;
     char *text; /* PTX on the CPU device, from which kernel names are read; NULL for other images */
     leat_module *modules[STAND_INS_MAX];
@@ -34,40 +35,33 @@ struct CUmod_st {
 };
 
 struct CUfunc_st {
-    atomic_bool alive;
+    struct leatcu_slot slot;
     leat_kernel *kernel;
     leat_module *own;      /* for a function that `leat cu` compiled: the module that was made for it; NULL: a
                             * module of the image has the kernel */
     leat_kernel *together; /* the cooperative form of the kernel, or NULL */
     unsigned parameter_count;
     struct CUmod_st *module;
-    struct CUfunc_st *next; /* next function of the module, or next free slot */
+    struct CUfunc_st *next; /* next function of the module */
     char *name;
 };
 
-/* Handles are addresses in these two arrays, so a call can check any pointer without reading from it. */
-static struct CUmod_st modules[MODULES_MAX];
-static struct CUfunc_st functions[FUNCTIONS_MAX];
+static struct CUmod_st module_slots[MODULES_MAX];
+static struct CUfunc_st function_slots[FUNCTIONS_MAX];
+static struct leatcu_slots modules = LEATCU_SLOTS(module_slots);
+static struct leatcu_slots functions = LEATCU_SLOTS(function_slots);
 
-/* Guards the lists. Calls read the field alive of a handle without this lock. */
+/* Guards the lists of the modules' functions. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned next_module, used_functions;
-static struct CUfunc_st *free_functions;
 
 static bool is_module(CUmodule module)
 {
-    size_t offset = (size_t)((uintptr_t)module - (uintptr_t)modules);
-
-    return offset < sizeof modules && offset % sizeof modules[0] == 0 &&
-           atomic_load_explicit(&module->alive, memory_order_acquire);
+    return leatcu_slot_is_alive(&modules, module);
 }
 
 static bool is_function(CUfunction function)
 {
-    size_t offset = (size_t)((uintptr_t)function - (uintptr_t)functions);
-
-    return offset < sizeof functions && offset % sizeof functions[0] == 0 &&
-           atomic_load_explicit(&function->alive, memory_order_acquire);
+    return leatcu_slot_is_alive(&functions, function);
 }
 
 /* ---- images ---- */
@@ -206,26 +200,9 @@ static void end_module(struct CUmod_st *module)
     module->module_count = 0;
 }
 
-static struct CUmod_st *unused_module(void)
-{
-    struct CUmod_st *found = NULL;
-
-    pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < MODULES_MAX && !found; i++) {
-        struct CUmod_st *module = &modules[next_module++ % MODULES_MAX];
-
-        if (!atomic_load(&module->alive)) {
-            atomic_store(&module->alive, true);
-            found = module;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 CUresult leatcu_module_load_on(int ordinal, const void *image, const char *path, CUmodule *module)
 {
-    struct CUmod_st *made = unused_module();
+    struct CUmod_st *made = leatcu_slot_take(&modules);
     CUresult result;
 
     if (!made)
@@ -234,9 +211,10 @@ CUresult leatcu_module_load_on(int ordinal, const void *image, const char *path,
     result = load_image(made, image, path);
     if (result != CUDA_SUCCESS) {
         end_module(made);
-        atomic_store(&made->alive, false);
+        leatcu_slot_free(&modules, &made->slot);
         return result;
     }
+    leatcu_slot_set_alive(&made->slot);
     *module = made;
     return CUDA_SUCCESS;
 }
@@ -384,14 +362,11 @@ static void end_functions(struct CUfunc_st *function)
         if (function->own)
             (void)leat_module_unload(function->own);
         free(function->name);
-        pthread_mutex_lock(&lock);
-        function->next = free_functions;
-        free_functions = function;
-        pthread_mutex_unlock(&lock);
+        leatcu_slot_free(&functions, &function->slot);
     }
 }
 
-/* Takes the functions from a module, so that no launch can start. */
+/* Ends a module's handle and takes its functions, so that no launch can start. */
 static CUresult take_functions(CUmodule module, struct CUfunc_st **taken)
 {
     pthread_mutex_lock(&lock);
@@ -399,10 +374,11 @@ static CUresult take_functions(CUmodule module, struct CUfunc_st **taken)
         pthread_mutex_unlock(&lock);
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    leatcu_slot_end(&module->slot);
     *taken = module->functions;
     for (struct CUfunc_st *function = *taken; function; function = function->next)
         /* No launch can start after this. The caller waits for launches that are running. */
-        atomic_store(&function->alive, false);
+        leatcu_slot_end(&function->slot);
     module->functions = NULL;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
@@ -417,7 +393,7 @@ CUresult leatcu_module_unload(CUmodule module)
         (void)leatc_devices_wait();
     end_functions(functions_there);
     end_module(module);
-    atomic_store(&module->alive, false);
+    leatcu_slot_free(&modules, &module->slot);
     return CUDA_SUCCESS;
 }
 
@@ -432,7 +408,7 @@ void leatcu_module_forget(CUmodule module)
     end_functions(functions_there);
     module->module_count = 0;
     end_module(module);
-    atomic_store(&module->alive, false);
+    leatcu_slot_free(&modules, &module->slot);
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -460,18 +436,6 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule modu
 }
 
 /* ---- kernels ---- */
-
-/* Returns a free slot for a function, or NULL. The caller holds the lock. */
-static struct CUfunc_st *unused_function(void)
-{
-    struct CUfunc_st *function = free_functions;
-
-    if (function) {
-        free_functions = function->next;
-        return function;
-    }
-    return used_functions < FUNCTIONS_MAX ? &functions[used_functions++] : NULL;
-}
 
 /* Finds a kernel of the module's PTX among the functions that `leat cu` has compiled. */
 static CUresult find_known(struct CUmod_st *module, const char *name, struct CUfunc_st *found)
@@ -508,7 +472,7 @@ static CUresult make_function(struct CUmod_st *module, const char *name, CUfunct
     CU_TRY(result);
     CU_TRY(leatcu_result(leatc_result_of(leat_kernel_parameter_count(found.kernel, &count))));
     kept = strdup(name);
-    made = kept ? unused_function() : NULL;
+    made = kept ? leatcu_slot_take(&functions) : NULL;
     if (!made) {
         free(kept);
         if (found.own)
@@ -523,7 +487,7 @@ static CUresult make_function(struct CUmod_st *module, const char *name, CUfunct
     made->name = kept;
     made->next = module->functions;
     module->functions = made;
-    atomic_store_explicit(&made->alive, true, memory_order_release);
+    leatcu_slot_set_alive(&made->slot);
     *function = made;
     return CUDA_SUCCESS;
 }

@@ -615,11 +615,12 @@ LEATC_API int leatc_symbol_bytes(const void *symbol, size_t *bytes);
 /* Arrays are pitched device memory that programs access only through a handle. Sizes are in elements; the size of
  * a missing dimension is 0. */
 struct leatc_array;
+enum leatc_channel_kind { LEATC_CHANNEL_SIGNED, LEATC_CHANNEL_UNSIGNED, LEATC_CHANNEL_FLOAT };
 struct leatc_array_shape {
     size_t width, height, depth;
     unsigned element_bytes;
     int channel_bits[4]; /* this field and the two below are stored for the layer */
-    int channel_kind;
+    int channel_kind;    /* of enum leatc_channel_kind, with the numbers of the runtime APIs' kinds */
     unsigned flags;
 };
 

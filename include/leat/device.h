@@ -91,6 +91,9 @@ typedef struct leat_device_info {
     uint8_t managed_memory;     /* 1: leat_memory_alloc(LEAT_KIND_MANAGED) works */
     uint8_t virtual_memory;     /* 1: leat/virtual.h works, and pools can stitch memory */
     uint8_t strict;             /* 1: host threads cannot access device memory (LEAT_STRICT) */
+    char kernel_code[16]; /* form in which leat loads its own kernels: "sm_90", "gfx942", ...: machine code for
+                           * this architecture; "PTX": the driver compiles them at their first use, which takes
+                           * up to a second; "": leat has none for this device */
 } leat_device_info;
 #define LEAT_DEVICE_INFO_INIT LEAT_SIZED_INIT_(leat_device_info)
 

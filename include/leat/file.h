@@ -5,8 +5,9 @@
  * any memory that leat_copy() can reach, leat_file_write() copies memory to a range of a file. Both return at once
  * and run in stream order, after all earlier work of the stream. leat's threads read the file into a ring of
  * pinned memory, or write it from there, while the device's DMA engine moves other parts between the ring and the
- * device. The ring (LEAT_COPY_RING) is all the pinned memory that a copy needs, however large the file is. For
- * host memory leat's threads read and write the file directly, without a ring.
+ * device. The ring is all the pinned memory that a copy needs, however large the file is: LEAT_COPY_RING, and for
+ * a long write up to an eighth of LEAT_COPY_MEMORY. For host memory leat's threads read and write the file
+ * directly, without a ring.
  *
  *     leat_file_open("weights.bin", LEAT_FILE_READ, &file);
  *     leat_file_read(stream, weights, file, 0, bytes);                 // returns at once
@@ -118,8 +119,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_cached(leat_file *file, uint64_t o
 
 /*
  * Copies bytes bytes of the file, starting at offset, to dst. bytes 0 does nothing, whatever dst is. The call does
- * not wait for earlier work of the stream, with one exception: staged copies that wait on their streams hold all
- * the pinned memory that LEAT_COPY_MEMORY allows.
+ * not wait for earlier work of the stream, with two exceptions: staged copies that wait on their streams hold all
+ * the pinned memory that LEAT_COPY_MEMORY allows, or the driver's queue for the stream is full (leat_copy()).
  * Errors: HANDLE; FILE (not open for reading; the system's error); POINTER, RANGE (as leat_copy(), for dst); RANGE
  * (also when offset + bytes is beyond the end of a file that is open only for reading; if it is open for writing
  * too, earlier writes may still extend it); UNSUPPORTED (memory of another driver than the stream's); HOST_MEMORY

@@ -6,14 +6,21 @@ import os
 import threading
 
 os.environ.setdefault("LEAT_DEVICE", "cpu:0")
-faulthandler.dump_traceback_later(float(os.environ.get("PYLEAT_TEST_SECONDS", "300")), exit=True)
-
 import pytest
 
 import pyleat
 from pyleat import _c, _hold
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def pytest_configure(config):
+    """End a run that hangs, and print where it does, past pytest's capturing."""
+    global _real_stderr
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        _real_stderr = os.fdopen(os.dup(2), "w")
+    seconds = float(os.environ.get("PYLEAT_TEST_SECONDS", "300"))
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_real_stderr)
 
 
 class Gate:
@@ -40,6 +47,13 @@ class Gate:
     def open_later(self, seconds=0.05):
         """Open the gate from another thread, which needs the interpreter's lock for that."""
         threading.Timer(seconds, self.open).start()
+
+
+def load_kernels(dst, src):
+    """Copy once before a gate is there. CUDA loads a kernel at its first launch, and then waits for all work of the
+    device, also for gates."""
+    pyleat.copy(dst, src)
+    dst.stream.synchronize()
 
 
 @pytest.fixture

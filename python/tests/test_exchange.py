@@ -1,6 +1,8 @@
 """DLPack, __cuda_array_interface__ and buffers, in both directions."""
 
 import ctypes
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -204,13 +206,27 @@ def test_memory_waits_for_the_stream_of_a_consumer(gate):
     held = gate(b)
     assert _c.leat.leat_copy(b._handle, y.ptr, z.ptr, 1 << 20) == 0  # work that pyleat does not see
     del x, z
-    import gc
-
     gc.collect()
     others = [pyleat.full(1 << 20, 5, "uint8", stream=a) for _ in range(4)]
     assert ptr not in [other.ptr for other in others]
     held.open()
     assert (y.to_host(stream=b) == 1).all()
+
+
+@gpu
+def test_the_stream_of_a_consumer_is_kept():
+    a, b = pyleat.Stream(), pyleat.Stream()
+    x = pyleat.zeros(1 << 20, "uint8", stream=a)
+    z = pyleat.from_dlpack(x, stream=b)
+    assert z.ptr == x.ptr
+    alive = weakref.ref(b)
+    del b, z
+    gc.collect()
+    assert alive() is not None  # asked for its work when the memory is freed
+    del x
+    gc.collect()
+    pyleat.empty(1, stream=a)
+    assert alive() is None
 
 
 @gpu

@@ -5,6 +5,7 @@ import gc
 import weakref
 
 import numpy as np
+from conftest import load_kernels
 
 import pyleat
 from pyleat import _c, _hold
@@ -181,7 +182,7 @@ def test_the_ends_of_a_copy_without_a_ticket_live_too(gate):
 
 def test_a_copy_between_layouts_keeps_its_ends(gate):
     x = pyleat.zeros((1024, 512), "uint8")
-    x.stream.synchronize()
+    load_kernels(x, np.zeros((512, 1024), np.uint8).T)
     source = np.full((512, 1024), 3, np.uint8)
     alive = weakref.ref(source)
     held = gate(x.stream)
@@ -242,7 +243,7 @@ def test_foreign_memory_lives_until_its_work_is_over(gate):
 
 def test_foreign_memory_lives_without_a_ticket(gate):
     x = pyleat.zeros((1024, 512), "uint8")
-    x.stream.synchronize()
+    load_kernels(x, np.zeros((512, 1024), np.uint8).T)
     source = np.full((512, 1024), 3, np.uint8)
     alive = weakref.ref(source)
     held = gate(x.stream)

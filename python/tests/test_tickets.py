@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import load_kernels
 
 import pyleat
 
@@ -181,7 +182,7 @@ def test_a_signal_interrupts_a_wait(gate, ends):
 
 def test_tickets_of_copies_between_layouts(gate, nothing_running):
     x = pyleat.zeros((1000, 500), "float32")
-    x.stream.synchronize()
+    load_kernels(x, np.zeros((500, 1000), np.float32).T)
     held = gate(x.stream)
     ticket = pyleat.copy_start(x, np.ones((500, 1000), np.float32).T)
     assert ticket.progress == (0, 2000000)

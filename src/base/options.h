@@ -75,7 +75,8 @@
     X(COPY_WORKERS, NUMBER(1, 64), "three quarters of the processors, at most 12 a device", 0,                    \
       "Threads that move pageable memory, 1 to 64, on each NUMA node that has a device.")                         \
     X(COPY_RING, NUMBER(256 << 10, (uint64_t)1 << 40), "32M", 0,                                                  \
-      "Pinned memory that one copy of pageable memory or of a file goes through, at most.")                       \
+      "Pinned memory that one copy of pageable memory or of a file goes through, at most. Unless it is set, "     \
+      "writes of more than 2 GiB to a file take up to an eighth of LEAT_COPY_MEMORY.")                            \
     X(COPY_MEMORY, NUMBER(256 << 10, (uint64_t)1 << 50), "1G, at most an eighth of the machine's", 0,             \
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(IO_WORKERS, NUMBER(1, 64), "as many as LEAT_COPY_WORKERS, at least 8", 0,                                   \

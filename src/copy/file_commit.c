@@ -288,8 +288,12 @@ static leat_status submit(leat_stream *stream, struct leati_open_file *file, boo
                           const leat_copy_options *options, leat_ticket **ticket)
 {
     struct commit *commit = calloc(1, sizeof *commit);
-    struct leati_storage storage = {
-        .ops = &commit_storage, .object = commit, .write = true, .scattered = true, .detached = ticket};
+    struct leati_storage storage = {.ops = &commit_storage,
+                                    .object = commit,
+                                    .write = true,
+                                    .scattered = true,
+                                    .slow = true,
+                                    .detached = ticket};
     struct leati_plan plan;
     leat_status status;
 

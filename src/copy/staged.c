@@ -2,6 +2,7 @@
 #include "copy/staged.h"
 
 #include "base/lock.h"
+#include "base/options.h"
 #include "base/quick.h"
 #include "base/thread.h"
 #include "copy/eager.h"
@@ -17,6 +18,7 @@
 struct staged_device {
     struct leati_stager stager;
     leat_device *device;
+    bool driver_spins;   /* the driver's wait for a stream spins; a wait of the CPU device sleeps */
     leat_pool *pools[2]; /* one per store policy, because cached lines of a ring slow streaming stores down */
     struct leati_eager_ring rings[LEATI_EAGER_RINGS];
 };
@@ -198,6 +200,7 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     if (!staged)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the device's staging");
     staged->device = device;
+    staged->driver_spins = device->driver->can->dma_engines || leati_option_flag(LEATI_OPTION_COPY_STAGE);
     leati_eager_rings_init(staged->rings);
     stager = &staged->stager;
     stager->context = staged;
@@ -380,8 +383,11 @@ LEATI_HOT static void wait_begins(struct leat_device *device, leati_query_functi
     struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     struct waited waited = {device->driver, query, native};
 
-    if (stager)
-        leati_stager_help_while_waiting(stager, query_waited, &waited);
+    if (!stager)
+        return;
+    leati_stager_help_while_waiting(stager, query_waited, &waited);
+    if (staged_of(stager)->driver_spins)
+        leati_stager_rest_while_waiting(stager, native, query_waited, &waited);
 }
 
 static const struct leati_copy_hooks copy_hooks = {

@@ -53,6 +53,7 @@ struct leati_copy_hooks {
     leat_status (*device_closes)(struct leat_device *device);
     /* Called when a user's thread is about to wait and holds no lock. If few worker threads are awake, this
      * thread helps with pending copies until query(driver, native) reports completion or no copy work is left.
+     * If a stream waits for long copies of files, this thread may sleep first, where the driver's wait would spin.
      * Never fails. */
     void (*wait_begins)(struct leat_device *device, leati_query_function query, void *native);
 };

@@ -1,6 +1,6 @@
 /*
- * builtin.h - declares the built-in kernels for the drivers: PTX text for cuda, code objects for hip, and tables
- * of functions for cpu.
+ * builtin.h - declares the built-in kernels for the drivers: machine code and PTX text for cuda, code objects for
+ * hip, and tables of functions for cpu.
  */
 #ifndef LEATI_KERNELS_BUILTIN_H
 #define LEATI_KERNELS_BUILTIN_H
@@ -34,13 +34,23 @@
 /* X(name) for each kernel that only the CPU device has. */
 #define LEATI_HOST_KERNEL_LIST(X) X(leat_run_parts)
 
-/* The image of a module in memory: PTX text or a code object. */
+/* The image of a module in memory: a fatbin, PTX text or a code object. */
 struct leati_image {
     const char *begin, *end;
 };
 
 /* The PTX of each module, for sm_75 and newer. Each image includes a NUL at its end. */
 extern const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT];
+
+/* The NVIDIA architectures with machine code in the fatbins, sorted; tools/build-kernels.sh reads this list. 75 is
+ * compute capability 7.5. The code runs on GPUs of the same major and the same or a higher minor number. */
+#define LEATI_MACHINE_CODE_LIST 75, 80, 90, 100, 120
+
+/* The oldest driver that decompresses the fatbins, by its CUDA version: 12.4. */
+#define LEATI_MACHINE_CODE_DRIVER 12040
+
+/* The machine code of each module, which ptxas made from its PTX. The driver selects the GPU's part. */
+extern const struct leati_image leati_fatbins[LEATI_BUILTIN_COUNT];
 
 /* The AMD architectures that the kernels are built for; tools/build-kernels.sh has the same list. */
 #define LEATI_CODE_OBJECT_LIST(X) X(gfx90a) X(gfx942) X(gfx1100)

@@ -1,6 +1,6 @@
 /*
- * embed.c - puts the built-in kernels into the library: the PTX text and the AMD code objects of kernels/built/,
- * and the tables of the kernels compiled for the host.
+ * embed.c - puts the built-in kernels into the library: the fatbins, the PTX text and the AMD code objects of
+ * kernels/built/, and the tables of the kernels compiled for the host.
  */
 #include "kernels/builtin.h"
 
@@ -24,6 +24,15 @@ LEATI_BUILTIN_LIST(EMBED_PTX, )
 
 #define ENTRY(more, name, file) [LEATI_BUILTIN_##name] = IMAGE(leati_ptx_##file)
 const struct leati_image leati_ptx[LEATI_BUILTIN_COUNT] = {LEATI_BUILTIN_LIST(ENTRY, )};
+#undef ENTRY
+
+/* Fatbins are aligned to 8 bytes, as nvcc aligns them in a program. */
+#define EMBED_FATBIN(more, name, file) EMBED(leati_fatbin_##file, #file ".fatbin", "8", "")
+LEATI_BUILTIN_LIST(EMBED_FATBIN, )
+#undef EMBED_FATBIN
+
+#define ENTRY(more, name, file) [LEATI_BUILTIN_##name] = IMAGE(leati_fatbin_##file)
+const struct leati_image leati_fatbins[LEATI_BUILTIN_COUNT] = {LEATI_BUILTIN_LIST(ENTRY, )};
 #undef ENTRY
 
 /* Code objects are aligned to pages, as clang aligns them in a program. */

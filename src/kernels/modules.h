@@ -1,9 +1,10 @@
 /*
  * modules.h - lists the modules of leat's built-in kernels.
  *
- * A driver compiles the PTX of a module as a whole, and the call that needs the module's first kernel waits for
+ * A driver that gets PTX compiles a module as a whole, and the call that needs the module's first kernel waits for
  * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
- * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles.
+ * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles. Most drivers
+ * get machine code instead (kernels/builtin.h).
  * tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H

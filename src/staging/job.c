@@ -225,6 +225,22 @@ static bool report_failure(struct leati_job *job)
     return true;
 }
 
+void leati_job_release_storage(struct leati_job *job)
+{
+    if (!job->storage.ops || !atomic_load_explicit(&job->storage_held, memory_order_acquire))
+        return;
+    job->storage.ops->release(job->storage.object);
+    /* Release: a thread that sees the value frees the job after this use of it. */
+    atomic_store_explicit(&job->storage_held, false, memory_order_release);
+}
+
+/* Called when staged_chunks has its last value: a job that has not stopped has moved all its bytes. */
+static void finish_storage(struct leati_job *job)
+{
+    if (atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK)
+        leati_job_release_storage(job);
+}
+
 /* Called after a part of chunk c was copied: advances staged_chunks over all chunks whose parts are finished. The
  * accesses are seq_cst, because each thread increments the counter of its own chunk and then reads the counters of
  * other chunks. When two threads finish adjacent chunks at once, at least one of them must see the increment of
@@ -241,8 +257,9 @@ static void finish_part(struct leati_job *job, uint32_t c)
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
         if (staged + 1 == job->count && !report_failure(job))
             return;
-        if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1))
-            staged++;
+        if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1) &&
+            ++staged == job->count)
+            finish_storage(job);
     }
 }
 

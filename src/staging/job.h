@@ -65,6 +65,7 @@ struct leati_storage {
     size_t part_bytes; /* size of the parts that threads move at a time; 0: the usual size */
     bool write;      /* true: the storage is the destination; false: the source */
     bool scattered;  /* the storage has several pieces, and so may the memory; the object knows all of them */
+    bool slow;       /* may take long whatever its size, as fsync() does */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */
 };
 
@@ -82,6 +83,7 @@ struct leati_job {
     bool in_rows;       /* a pageable side has gaps, so to_rows and from_rows are set */
     struct leati_rows to_rows, from_rows;
     struct leati_storage storage; /* if its ops is set, replaces dst (write is true) or src */
+    atomic_bool storage_held;     /* the job has a reference to the storage's object */
     /* NULL, or the job is a list of copies, and this function copies entries of the list. chunks, parts and
      * stopped_at then count entries. It returns the number of copies before the first that failed. */
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
@@ -111,6 +113,7 @@ struct leati_job {
 
     /* Protected by jobs_lock of stager.c. */
     struct leati_stager *stager;   /* NULL when the job is over */
+    const void *stream;            /* the stream of the request */
     struct leati_job *next_issued; /* in the stager's list of submitted jobs */
     size_t held_bytes;             /* pinned memory of this job */
     size_t arrived_bytes;          /* bytes that reached dst; set when the job is over */
@@ -140,6 +143,12 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
 /* Stores a failure of the job in outcome too: a later one before the stream continues, an earlier one at once. The
  * job keeps outcome until it is freed. A job has at most one outcome. */
 void leati_job_set_outcome(struct leati_job *job, void *outcome);
+
+/* Releases the job's reference to its storage, unless it was released before. The workers do this as soon as all
+ * parts were moved without a failure, because closing a file may take long (unmapping it, or freeing the pages of
+ * a deleted one), and a thread of the program should not have to do it in a later copy. After a failure
+ * leati_job_message() needs the storage, so the last holder of the job releases it. */
+void leati_job_release_storage(struct leati_job *job);
 
 /* Tells the job's storage, if any, that a part of a write was not written. */
 static inline void leati_job_spoil(const struct leati_job *job)

@@ -20,6 +20,8 @@
 #define FLAGS_BYTES ((size_t)4096) /* a page for the flags; the ring follows this page in the block */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
+#define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
+#define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
@@ -42,6 +44,11 @@
 /* The minimum time between two queries by which a helper asks the driver whether its own wait is over. Such a
  * driver call takes about a microsecond, and other threads may need the driver's locks. */
 #define HELPER_ASK_NS 20000u
+
+/* A thread that waits for a stream sleeps, REST_NS at a time, while at least REST_BYTES of a file are left, which
+ * take more than half a millisecond. The driver's wait spins, and so notices the end sooner. */
+#define REST_BYTES ((size_t)32 << 20)
+#define REST_NS 50000u
 
 /* Protects the lists of submitted jobs, and the fields that job.h and staging.h name. It is held for a few loads
  * and stores, and during calls of the hooks that allow this. */
@@ -67,7 +74,11 @@ leat_status leati_stager_init(struct leati_stager *stager, const struct leati_st
     (void)leati_fault_handler_is_installed();
     LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_RING, RING_USUAL_BYTES, &stager->ring_bytes));
     leati_assert(stager->ring_bytes >= RING_LEAST_BYTES);
-    return leati_option_number(LEATI_OPTION_COPY_MEMORY, usual_memory(), &stager->limit_bytes);
+    LEATI_TRY(leati_option_number(LEATI_OPTION_COPY_MEMORY, usual_memory(), &stager->limit_bytes));
+    stager->write_ring_bytes = stager->ring_bytes;
+    if (!leati_option(LEATI_OPTION_COPY_RING) && stager->limit_bytes / RING_SHARE > stager->ring_bytes)
+        stager->write_ring_bytes = stager->limit_bytes / RING_SHARE;
+    return LEAT_OK;
 }
 
 static void init_flags(struct leati_flags *flags, uint32_t staged_chunks)
@@ -254,6 +265,8 @@ void leati_stager_keep(struct leati_stager *stager, struct leati_job *job)
     job->stager = stager;
     job->next_issued = stager->issued;
     stager->issued = job;
+    if (job->storage.ops)
+        atomic_fetch_add_explicit(&stager->file_jobs, 1, memory_order_relaxed);
     leati_unlock(&jobs_lock);
 }
 
@@ -264,9 +277,7 @@ void leati_job_release(struct leati_job *job)
     if (atomic_fetch_sub_explicit(&job->holders, 1, memory_order_acq_rel) != 1)
         return;
     leati_assert(!job->timeline);
-    /* The storage is released only here, because leati_job_message() needs it as long as anyone holds the job. */
-    if (job->storage.ops)
-        job->storage.ops->release(job->storage.object);
+    leati_job_release_storage(job);
     if (job->outcome)
         job->hooks->outcome_ends(job->outcome);
     free(job->chunks);
@@ -311,6 +322,8 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     job->over = true;
     job->stager = NULL;
     stager->held_bytes -= job->held_bytes;
+    if (job->storage.ops)
+        atomic_fetch_sub_explicit(&stager->file_jobs, 1, memory_order_relaxed);
     leati_stager_give_back(stager, job->flags);
     job->flags = NULL;
     if (job->timeline)
@@ -319,14 +332,22 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     leati_job_release(job);
 }
 
-/* Ends all jobs that are done. */
+/* Returns true if a worker is about to release the storage of a job that is done, or is doing it. */
+static bool is_closing(const struct leati_job *job)
+{
+    return job->storage.ops && atomic_load_explicit(&job->storage_held, memory_order_acquire) &&
+           atomic_load_explicit(&job->stopped, memory_order_relaxed) == LEAT_OK;
+}
+
+/* Ends all jobs that are done, but leaves those whose storage a worker is releasing to a later call, because that
+ * may take long. */
 static void reap(struct leati_stager *stager) LEATI_REQUIRES(jobs_lock)
 {
     struct leati_job **place = &stager->issued, *job;
 
     leati_assert_locked(&jobs_lock);
     while ((job = *place)) {
-        if (!is_done(job)) {
+        if (!is_done(job) || is_closing(job)) {
             place = &job->next_issued;
             continue;
         }
@@ -372,7 +393,9 @@ void leati_stager_end(struct leati_stager *stager)
         if (!is_done(job)) {
             leati_job_stop(job, LEAT_ERROR_DEVICE_LOST);
             atomic_store_explicit(&job->stopped_at, arrived(job), memory_order_relaxed);
-            leati_job_spoil(job);
+            /* No thread works on the job any more. If the storage was released, all parts were moved. */
+            if (atomic_load_explicit(&job->storage_held, memory_order_relaxed))
+                leati_job_spoil(job);
         }
         finish(job);
     }
@@ -411,7 +434,7 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         reap(stager);
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
         /* Take only a part of the memory that is left, so that each of many blocked streams can have a ring. */
-        most = left / 8 > least ? left / 8 : least;
+        most = left / RING_SHARE > least ? left / RING_SHARE : least;
         *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
         if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
             stager->held_bytes += *got + FLAGS_BYTES;
@@ -480,6 +503,23 @@ static void drop_ring(struct leati_job *job, struct leati_stager *stager)
     leati_unlock(&jobs_lock);
 }
 
+/*
+ * Returns the largest ring for the request. Each chunk takes two entries of the driver's queue for the stream.
+ * When the queue is full (1020 entries on CUDA), the next driver call waits until the stream has executed older
+ * entries, and so does the caller of leat. Only the caller may submit the chunks: a worker that had to call the
+ * driver before the stream can continue could be blocked forever, see workers.h. A write to a file is often slower
+ * than the link and would block its caller for most of its time. So a long write gets a larger ring, and chunks in
+ * proportion.
+ */
+static size_t ring_most(const struct leati_stager *stager, const struct leati_staging_request *request)
+{
+    uint64_t wanted = request->bytes / RINGS_IN_WRITE;
+
+    if (!request->storage.ops || request->direction != LEATI_DIRECTION_OUT || wanted <= stager->ring_bytes)
+        return (size_t)stager->ring_bytes;
+    return (size_t)(wanted < stager->write_ring_bytes ? wanted : stager->write_ring_bytes);
+}
+
 /* Sets the job's flags and its ring: the request's block if it has one, else new memory. Returns false if there is
  * no memory. */
 static bool find_ring(struct leati_job *job, struct leati_stager *stager,
@@ -497,7 +537,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         return true;
     }
     if (request->direction != LEATI_DIRECTION_HOST)
-        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, (size_t)stager->ring_bytes);
+        wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
     job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
     if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
@@ -571,7 +611,9 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     atomic_init(&job->stopped_at, job->bytes);
     atomic_init(&job->fault, UINTPTR_MAX);
     job->failed_at = SIZE_MAX;
+    job->stream = request->stream;
     job->storage = request->storage;
+    atomic_init(&job->storage_held, job->storage.ops);
     if (job->storage.ops)
         job->storage.ops->hold(job->storage.object);
     job->cold = job->direction == LEATI_DIRECTION_IN && job->bytes >= COLD_LEAST_BYTES && !request->to_rows &&
@@ -843,10 +885,14 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
 {
     /* True if this call needs a reference beside the stager's: for the caller, or for an eager copy below. */
     bool is_held = started || (request->eager && !request->block);
+    const struct leati_storage *storage = &request->storage;
     leat_status status;
 
     leati_assert(!request->eager || !started);
     leati_assert(!request->block || request->eager);
+    /* The workers may release the storage before this call returns, and abandon() needs it. */
+    if (storage->ops)
+        storage->ops->hold(storage->object);
     /* The stager may drop its reference on another thread as soon as the stream has completed the copy. */
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
@@ -862,13 +908,13 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
         status = empty_ring(stager, job, request);
     if (status == LEAT_OK && request->eager)
         return finish_eager(stager, job, request->block);
-    if (status != LEAT_OK) {
+    if (status != LEAT_OK)
         give_up(stager, job, request, is_held);
-        return status;
-    }
-    if (started)
+    else if (started)
         *started = job;
-    return LEAT_OK;
+    if (storage->ops)
+        storage->ops->release(storage->object);
+    return status;
 }
 
 size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_list *list, size_t bytes,
@@ -988,4 +1034,41 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
     if (help_until(workers, query, context) < LEAT_OK)
         leati_error_restore(LEAT_OK, &before);
     leati_workers_help_ends(workers);
+}
+
+/* ---- rest ---- */
+
+/* Returns true if the stream waits for a copy of a file that will go on for a while. */
+static bool waits_long(const struct leati_stager *stager, const void *stream)
+{
+    bool found = false;
+
+    leati_lock(&jobs_lock);
+    for (const struct leati_job *job = stager->issued; job && !found; job = job->next_issued) {
+        uint32_t staged = atomic_load_explicit(&job->flags->staged_chunks, memory_order_relaxed);
+
+        found = job->storage.ops && !job->storage.detached && job->stream == stream && staged < job->count &&
+                (job->storage.slow || job->bytes - job->chunks[staged].offset >= REST_BYTES);
+    }
+    leati_unlock(&jobs_lock);
+    return found;
+}
+
+LEATI_HOT void leati_stager_rest_while_waiting(struct leati_stager *stager, const void *stream,
+                                               leat_status (*query)(void *context), void *context)
+{
+    struct timespec pause = {.tv_nsec = REST_NS};
+    leat_status status = LEAT_NOT_READY;
+    struct leati_message before;
+
+    if (!atomic_load_explicit(&stager->file_jobs, memory_order_relaxed))
+        return;
+    leati_error_keep(&before);
+    while (status == LEAT_NOT_READY && waits_long(stager, stream)) {
+        nanosleep(&pause, NULL);
+        status = query(context);
+    }
+    /* Drop the message of a failed query, because the driver's wait, which follows, will report the failure. */
+    if (status < LEAT_OK)
+        leati_error_restore(LEAT_OK, &before);
 }

@@ -66,6 +66,7 @@ struct leati_stager {
     int node;                      /* NUMA node of the workers; -1: any */
     struct leati_staging_choice choice;
     uint64_t ring_bytes;  /* limit for the ring of one copy */
+    uint64_t write_ring_bytes; /* the same for a long write from the device to storage, see ring_most() */
     uint64_t limit_bytes; /* limit for the pinned memory of all copies under way */
     char refused[192];    /* why staging is not possible, as the layer above has found; "" if it is possible */
 
@@ -74,6 +75,7 @@ struct leati_stager {
     struct leati_job *issued;      /* list of the submitted jobs that have not ended */
     uint64_t held_bytes;           /* pinned memory of these jobs */
     _Atomic unsigned file_threads; /* number of workers that may copy files; 0: none. Written under files_lock */
+    atomic_uint file_jobs;         /* number of submitted jobs with storage; changes under jobs_lock */
 };
 
 /* Initialises a stager and reads the options. INVALID: an environment variable has a wrong value. */
@@ -204,5 +206,11 @@ bool leati_job_help(struct leati_job *job);
  * until the wait is over. */
 void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*query)(void *context),
                                      void *context);
+
+/* For a thread that is about to wait for the stream, in a driver whose wait spins. Sleeps while the stream waits
+ * for files for a long time: until little is left of its copies of files, or until query() returns something else
+ * than LEAT_NOT_READY. */
+void leati_stager_rest_while_waiting(struct leati_stager *stager, const void *stream,
+                                     leat_status (*query)(void *context), void *context);
 
 #endif

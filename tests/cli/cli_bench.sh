@@ -374,6 +374,30 @@ run 1 explain file "$work/nothing" --device "$device" && says 'No such file or d
 run 1 explain file "$work" --device "$device" && says 'not a regular file'
 : >"$work/empty"
 run 0 explain file "$work/empty" --device "$device"
+
+# What libcufile says is asked in a child process, which may hang or crash. A made library stands for NVIDIA's.
+vendor=$work/vendor
+mkdir "$vendor" "$work/no_log"
+cp "$(dirname "$leat")/tests/fake/fake_cufile.so" "$vendor/libcufile.so.0"
+# gds MODE TEXT: the line about GPUDirect Storage must begin so, and the log of libcufile must not appear.
+gds() {
+    (cd "$work/no_log" && FAKE_CUFILE=$1 LD_LIBRARY_PATH=$vendor${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$leat" explain \
+        file ../file --device "$device") >"$work/out" 2>"$work/err" || fail "explain with libcufile that is to $1"
+    grep -qF "  gds       not used by leat; $2" "$work/out" || fail "the line about libcufile lacks: $2"
+    [ -z "$(ls "$work/no_log")" ] || fail 'libcufile has left a file behind'
+}
+gds direct 'libcufile 1.14 reads NFS, NVMe directly here, and accepts this file'
+gds refuse 'libcufile 1.14 reads NFS, NVMe directly here, but refuses this file with 5008'
+gds stage 'libcufile 1.14 finds no storage that a GPU here reads directly'
+gds fail 'cuFileDriverOpen returned 5010'
+gds hang 'libcufile.so.0 did not answer within 5 s'
+gds crash 'libcufile.so.0 ended the process that asked it, by signal 6'
+cp "$(dirname "$leat")/tests/fake/fake_cuda.so" "$vendor/libcufile.so.0"
+gds direct 'libcufile.so.0 lacks a function'
+echo >"$vendor/libcufile.so.0"
+gds direct 'libcufile.so.0 cannot be loaded: '
+vendor=$(dirname "$leat")/faces
+LEAT_DRIVERS=cpu gds direct "the libcufile.so.0 that programs find here is leat's own"
 usage 'which file' explain file
 usage 'do not go with a file' explain file x --from pinned
 usage 'goes only with a file' explain copy --offset 1
@@ -389,6 +413,10 @@ run 0 bench file --quick --repeat 3 --bytes 70001,16M --device "$device" --json 
     for key in threads_gb_s ratio_to_threads cpu_s_per_gb threads_cpu_s_per_gb; do
         [ "$(grep -c "^      \"$key\": [0-9]" "$work/out")" -ge 4 ] || fail "rows of files have no $key"
     done
+    rows=$(grep -c '"case": "\(read\|write\), ' "$work/out")
+    count "$rows" '^      "protocol": "\(host\|staged\): ' "$work/out"
+    count "$rows" '^      "access": "\(by pwrite(): \|through a shared mapping\|read through it: \|read past it: \|parts of which \)' \
+        "$work/out"
     # fio measures files of 16 MiB or more on the disk: reads, writes, and writes past the cache.
     if command -v fio >/dev/null && grep -q '"case": "write, to the disk, past the cache"' "$work/out"; then
         for key in fio_gb_s ratio_to_fio fio_cpu_s_per_gb; do

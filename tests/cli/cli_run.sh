@@ -115,6 +115,33 @@ sed 's/run:/driver:/g' "$work/out" | cmp -s - "$work/plain" || fail 'lookups: an
 with fake env FAKE_CUDA=thunks=1 "$leat" run --least 1M --report "$work/report" "$clients/lookups" >"$work/out" 2>"$work/err"
 cmp -s "$here/lookups.txt" "$work/out" || fail 'lookups: thunks are not replaced'
 
+# The lookups of real clients: each must find the function that the driver has returned, or its replacement if it is
+# in the list of replaced functions.
+replaced=$(sed -n 's/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h")
+[ "$(echo "$replaced" | wc -l)" -ge 26 ] || fail 'client lookups: names.h lists fewer functions than it did'
+awk -v replaced="$replaced" '
+    function where(symbol) {
+        return symbol == "none" ? symbol : (index(replaced, " " symbol " ") ? "run:" : "driver:") symbol
+    }
+    $1 == "dlsym" { print $1, $2, where($2) }
+    $1 == "v2" { print $1, $2, $3, $4, where($5) }' "$here/client_lookups.txt" >"$work/wanted"
+with recorded "$clients/lookups" "$here/client_lookups.txt" >"$work/plain" 2>"$work/err" || fail 'client lookups: failed'
+sed 's/run:/driver:/' "$work/wanted" | cmp -s - "$work/plain" || fail 'client lookups: the made driver answers otherwise'
+with recorded "$leat" run --report "$work/report" "$clients/lookups" "$here/client_lookups.txt" >"$work/out" \
+    2>"$work/err" || fail 'client lookups: failed under leat run'
+cmp -s "$work/wanted" "$work/out" || {
+    fail 'client lookups: not as wanted'
+    diff "$work/wanted" "$work/out" | head -n 20
+}
+# The recorder writes what client_lookups.txt has.
+with recorded env LD_AUDIT="$clients/record_lookups.so" RECORD_LOOKUPS="$work/record" "$clients/lookups" \
+    "$here/client_lookups.txt" >"$work/out" 2>"$work/err" || fail 'client lookups: failed under the recorder'
+sed -n '/^#/d; s/ [^ ]*$//p' "$here/client_lookups.txt" | sort -u >"$work/wanted"
+sort -u "$work/record" | cmp -s - "$work/wanted" || {
+    fail 'client lookups: the recorder writes another record'
+    sort -u "$work/record" | diff "$work/wanted" - | head -n 20
+}
+
 # ---- the same bytes, the same order -----------------------------------------------------------------------------
 
 # Each way to the driver's functions.

@@ -1,6 +1,7 @@
 /* test_cuda_beside.c - tests the CUDA driver's and the CUDA runtime's compatibility libraries in one process: they
  * share initialization and memory. */
 #include <cuda.h>
+#include <driver_types.h>
 
 #include "compat.h"
 
@@ -11,6 +12,10 @@ static int (*runtime_malloc)(void **ptr, size_t bytes);
 static int (*runtime_free)(void *ptr);
 static int (*runtime_set_device)(int device);
 static int (*runtime_reset)(void);
+static int (*runtime_malloc_array)(cudaArray_t *array, const struct cudaChannelFormatDesc *channels, size_t width,
+                                   size_t height, unsigned flags);
+static int (*runtime_array_info)(struct cudaChannelFormatDesc *channels, struct cudaExtent *extent,
+                                 unsigned *flags, cudaArray_t array);
 static int (*runtime_entry)(const char *name, void **function, unsigned long long flags, int *status);
 
 static void find(void *library, const char *name, void *function)
@@ -40,6 +45,8 @@ static void load_runtime(void)
     find(library, "cudaFree", &runtime_free);
     find(library, "cudaSetDevice", &runtime_set_device);
     find(library, "cudaDeviceReset", &runtime_reset);
+    find(library, "cudaMallocArray", &runtime_malloc_array);
+    find(library, "cudaArrayGetInfo", &runtime_array_info);
     find(library, "cudaGetDriverEntryPoint", &runtime_entry);
 }
 
@@ -87,9 +94,53 @@ static void the_runtime_starts_the_driver(void **state)
     }
 }
 
+/* Each API describes an array of the other one in its own words. */
+static void both_describe_an_array(void **state)
+{
+    static const struct {
+        CUarray_format format;
+        struct cudaChannelFormatDesc channels;
+    } pairs[] = {
+        {CU_AD_FORMAT_UNSIGNED_INT8, {8, 8, 8, 8, cudaChannelFormatKindUnsigned}},
+        {CU_AD_FORMAT_UNSIGNED_INT16, {16, 16, 0, 0, cudaChannelFormatKindUnsigned}},
+        {CU_AD_FORMAT_UNSIGNED_INT32, {32, 0, 0, 0, cudaChannelFormatKindUnsigned}},
+        {CU_AD_FORMAT_SIGNED_INT8, {8, 0, 0, 0, cudaChannelFormatKindSigned}},
+        {CU_AD_FORMAT_SIGNED_INT16, {16, 16, 16, 16, cudaChannelFormatKindSigned}},
+        {CU_AD_FORMAT_SIGNED_INT32, {32, 32, 0, 0, cudaChannelFormatKindSigned}},
+        {CU_AD_FORMAT_HALF, {16, 0, 0, 0, cudaChannelFormatKindFloat}},
+        {CU_AD_FORMAT_FLOAT, {32, 32, 32, 32, cudaChannelFormatKindFloat}},
+    };
+
+    (void)state;
+    OK(runtime_set_device(0));
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const struct cudaChannelFormatDesc *wanted = &pairs[i].channels;
+        unsigned count = 1U + !!wanted->y + !!wanted->z + !!wanted->w;
+        CUDA_ARRAY_DESCRIPTOR shape = {.Width = 24, .Height = 10, .Format = pairs[i].format, .NumChannels = count};
+        CUDA_ARRAY_DESCRIPTOR found;
+        struct cudaChannelFormatDesc channels;
+        struct cudaExtent extent;
+        cudaArray_t of_runtime;
+        CUarray of_driver;
+
+        OK(cuArrayCreate(&of_driver, &shape));
+        OK(runtime_array_info(&channels, &extent, NULL, (cudaArray_t)of_driver));
+        assert_memory_equal(&channels, wanted, sizeof channels);
+        assert_int_equal(extent.width, 24);
+        OK(runtime_malloc_array(&of_runtime, wanted, 24, 10, 0));
+        OK(cuArrayGetDescriptor(&found, (CUarray)of_runtime));
+        assert_int_equal(found.Format, pairs[i].format);
+        assert_int_equal(found.NumChannels, count);
+        assert_int_equal(found.Height, 10);
+        OK(cuArrayDestroy(of_driver));
+        OK(cuArrayDestroy((CUarray)of_runtime));
+    }
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_runtime_starts_the_driver)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_runtime_starts_the_driver),
+                                              cmocka_unit_test(both_describe_an_array)};
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

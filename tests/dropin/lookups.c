@@ -1,7 +1,8 @@
 /*
  * lookups.c - prints where lookups of the driver's functions lead: to replacements of libleat-run, to the driver's
  * own functions, or nowhere. tests/dropin/lookups.txt has what must come under "leat run"; without it, all lines
- * that name a replacement must name the driver's function.
+ * that name a replacement must name the driver's function. With the argument client_lookups.txt, it repeats the
+ * lookups of that file.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -105,11 +106,41 @@ static void look_up(const char *base, int version)
     printf("\n");
 }
 
-int main(void)
+/* Repeats the lookups of a file, and prints each with the address that it finds. */
+static int repeat(void *library, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char line[400], name[100], text[100];
+    unsigned long flags;
+    int version;
+
+    if (!file)
+        return 1;
+    while (fgets(line, sizeof line, file)) {
+        void *found = NULL;
+
+        if (sscanf(line, "dlsym %99s", name) == 1) {
+            printf("dlsym %s %s\n", name, describe(text, dlsym(library, name)));
+        } else if (sscanf(line, "v2 %99s %d %lu", name, &version, &flags) == 3) {
+            (void)lookup_2(strcmp(name, "(empty)") != 0 ? name : "", &found, version, flags, NULL);
+            printf("v2 %s %d %lu %s\n", name, version, flags, describe(text, found));
+        }
+    }
+    fclose(file);
+    return 0;
+}
+
+int main(int count, char **arguments)
 {
     void *library, *found;
     char text[100];
 
+    if (count > 1) {
+        library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        found = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+        memcpy(&lookup_2, &found, sizeof found);
+        return found ? repeat(library, arguments[1]) : 1;
+    }
     /* Nothing may be found before the driver is loaded. */
     printf("default before: %s\n", describe(text, dlsym(RTLD_DEFAULT, "cuMemcpy")));
     printf("next before: %s\n", describe(text, dlsym(RTLD_NEXT, "cuMemcpy")));

@@ -6,9 +6,10 @@
  * a copy must stay within one allocation, and the library counts the objects that are not destroyed. Work runs at
  * once unless a test holds its stream (fake_queue.h). A pageable source is read when its copy is submitted.
  * Kernels load and launch but do nothing. With the environment variable FAKE_CUDA a test makes the library report
- * an old version ("version=10020", the result of cuDriverGetVersion), a failure of cuInit ("init=100", its result)
- * or no devices ("devices=0"). Tests control the rest through the fake_cuda_* functions at the end of this file
- * and the fake_* functions of fake_device.h.
+ * an old version ("version=10020", the result of cuDriverGetVersion), a failure of cuInit ("init=100", its
+ * result), no devices ("devices=0"), another compute capability ("compute=75") or a failure to load machine code
+ * ("code=209", the result of cuModuleLoadDataEx for a fatbin). Tests control the rest through the fake_cuda_*
+ * functions at the end of this file and the fake_* functions of fake_device.h.
  */
 #include "driver/cuda/cuda_symbols.h"
 #include "driver/cuda/cuda_types.h"
@@ -152,7 +153,10 @@ cu_result cuDeviceGetAttribute(int *value, cu_device_attribute attribute, cu_dev
     TRY(count_call());
     switch (attribute) {
     case LEATI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *value = 9;
+        *value = setting("compute=", 91) / 10;
+        break;
+    case LEATI_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = setting("compute=", 91) % 10;
         break;
     case LEATI_CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
         *value = 100 << 10;
@@ -572,10 +576,47 @@ FORWARD(cu_result cuEventElapsedTime(float *milliseconds, cu_event start, cu_eve
 
 /* ---- modules ---- */
 
+static atomic_uint fatbin_count, text_count; /* images that were given to cuModuleLoadDataEx */
+
+/* Returns true if a fatbin has machine code for the devices. */
+static bool has_code(const char *fatbin)
+{
+    unsigned compute = (unsigned)setting("compute=", 91), architecture, entry_header_bytes;
+    uint64_t content_bytes, entry_bytes;
+    uint16_t header_bytes, kind;
+    const char *at, *end;
+
+    memcpy(&header_bytes, fatbin + 6, sizeof header_bytes);
+    memcpy(&content_bytes, fatbin + 8, sizeof content_bytes);
+    at = fatbin + header_bytes;
+    for (end = at + content_bytes; at < end; at += entry_header_bytes + entry_bytes) {
+        memcpy(&kind, at, sizeof kind);
+        memcpy(&entry_header_bytes, at + 4, sizeof entry_header_bytes);
+        memcpy(&entry_bytes, at + 8, sizeof entry_bytes);
+        memcpy(&architecture, at + 28, sizeof architecture);
+        if (kind == 2 && architecture / 10 == compute / 10 && architecture % 10 <= compute % 10)
+            return true;
+    }
+    return false;
+}
+
+static cu_result load_fatbin(cu_module *module, const char *fatbin)
+{
+    cu_result refused = (cu_result)setting("code=", LEATI_CUDA_SUCCESS);
+
+    atomic_fetch_add(&fatbin_count, 1);
+    if (refused != LEATI_CUDA_SUCCESS)
+        return refused;
+    return has_code(fatbin) ? make_module(module) : LEATI_CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 cu_result cuModuleLoadDataEx(cu_module *module, const void *image, unsigned int number, cu_jit_option *options,
                              void **values)
 {
     TRY(enter_context());
+    if (!memcmp(image, "\x50\xed\x55\xba", 4))
+        return load_fatbin(module, image);
+    atomic_fetch_add(&text_count, 1);
     if (!strstr(image, ".version")) {
         for (unsigned int i = 0; i < number; i++)
             if (options[i] == LEATI_CU_JIT_ERROR_LOG_BUFFER)
@@ -646,6 +687,7 @@ EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 EXPORT void fake_cuda_forget_start(const void *ptr);
 EXPORT int fake_cuda_references(int device);
+EXPORT void fake_cuda_images(unsigned *fatbins, unsigned *texts);
 
 /* Returns the depth of this thread's context stack. leat must leave it unchanged. */
 unsigned fake_cuda_depth(void)
@@ -678,4 +720,11 @@ int fake_cuda_references(int device)
     references = retained[device];
     pthread_mutex_unlock(&lock);
     return references;
+}
+
+/* Returns the numbers of fatbins and of other images that leat has tried to load. */
+void fake_cuda_images(unsigned *fatbins, unsigned *texts)
+{
+    *fatbins = atomic_load(&fatbin_count);
+    *texts = atomic_load(&text_count);
 }

@@ -67,6 +67,61 @@ static void each_module_has_its_kernels(void **state)
     }
 }
 
+/* The headers of a fatbin, and of each image in it. */
+struct fatbin_header {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t content_bytes;
+};
+
+struct fatbin_entry {
+    uint16_t kind, version;
+    uint32_t header_bytes;
+    uint64_t padded_bytes;
+    uint32_t compressed_bytes, unknown;
+    uint16_t minor, major;
+    uint32_t architecture;
+    uint32_t name_offset, name_bytes;
+    uint64_t flags, zero;
+    uint64_t image_bytes; /* size when decompressed */
+};
+
+enum { FATBIN_MAGIC = 0xba55ed50, FATBIN_CUBIN = 2, FATBIN_BYTES_MIN = 1000 };
+
+/* Checks that each fatbin has one cubin for each architecture, in the order of the list, and nothing else.
+ * tools/build-kernels.sh checks that these cubins are made from the module's PTX. */
+static void each_module_has_machine_code(void **state)
+{
+    static const unsigned architectures[] = {LEATI_MACHINE_CODE_LIST};
+    const size_t count = sizeof architectures / sizeof architectures[0];
+
+    (void)state;
+    for (unsigned which = 0; which < LEATI_BUILTIN_COUNT; which++) {
+        const char *at = leati_fatbins[which].begin, *end = leati_fatbins[which].end;
+        struct fatbin_header header;
+        struct fatbin_entry entry;
+
+        assert_int_equal((uintptr_t)at % 8, 0);
+        assert_true((size_t)(end - at) > sizeof header);
+        memcpy(&header, at, sizeof header);
+        assert_int_equal(header.magic, FATBIN_MAGIC);
+        assert_int_equal(header.header_bytes + header.content_bytes, end - at);
+        at += header.header_bytes;
+        for (size_t i = 0; i < count; i++) {
+            assert_true((size_t)(end - at) > sizeof entry);
+            memcpy(&entry, at, sizeof entry);
+            assert_int_equal(entry.kind, FATBIN_CUBIN);
+            assert_int_equal(entry.architecture, architectures[i]);
+            assert_true(entry.header_bytes >= sizeof entry);
+            assert_true(entry.compressed_bytes <= entry.padded_bytes);
+            assert_true(entry.image_bytes > FATBIN_BYTES_MIN && entry.image_bytes > entry.compressed_bytes);
+            assert_true(entry.padded_bytes <= (size_t)(end - at) - entry.header_bytes);
+            at += entry.header_bytes + entry.padded_bytes;
+        }
+        assert_ptr_equal(at, end);
+    }
+}
+
 /* ---- when modules are loaded ---- */
 
 static struct leati_driver *wrapper(void)
@@ -203,9 +258,8 @@ static void a_3d_copy_goes_another_way(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_module_has_its_kernels),
-        STATE_TEST(a_copy_loads_what_it_needs),
-        STATE_TEST(a_load_that_fails_is_tried_again),
+        cmocka_unit_test(each_module_has_its_kernels), cmocka_unit_test(each_module_has_machine_code),
+        STATE_TEST(a_copy_loads_what_it_needs),        STATE_TEST(a_load_that_fails_is_tried_again),
         STATE_TEST(a_3d_copy_goes_another_way),
     };
 

@@ -156,6 +156,282 @@ static void a_failed_storage_is_told_with_its_place(void **state)
     assert_non_null(strstr(message, expected));
 }
 
+/* ---- storage ---- */
+
+/* Storage in memory. */
+struct shelf {
+    atomic_int holders;
+    char *bytes;
+    bool fails;
+};
+
+static size_t shelf_move(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
+{
+    struct shelf *shelf = object;
+
+    assert_true(atomic_load(&shelf->holders) > 0);
+    if (shelf->fails) {
+        *error = EIO;
+        return 0;
+    }
+    memcpy(write ? shelf->bytes + offset : memory, write ? memory : shelf->bytes + offset, bytes);
+    return bytes;
+}
+
+static void shelf_describe(const void *object, uint64_t offset, bool write, int error, char *text,
+                           size_t text_bytes)
+{
+    const struct shelf *shelf = object;
+
+    (void)write;
+    assert_true(atomic_load(&shelf->holders) > 0);
+    snprintf(text, text_bytes, "error %d at place %d", error, (int)offset);
+}
+
+static void shelf_hold(void *object)
+{
+    atomic_fetch_add(&((struct shelf *)object)->holders, 1);
+}
+
+static void shelf_release(void *object)
+{
+    assert_true(atomic_fetch_sub(&((struct shelf *)object)->holders, 1) > 0);
+}
+
+static const struct leati_storage_ops shelf_ops = {
+    .move = shelf_move, .describe = shelf_describe, .hold = shelf_hold, .release = shelf_release};
+
+/* Ends all jobs. */
+static void start_again(void)
+{
+    leati_stager_end(&device.stager);
+    assert_int_equal(leati_stager_init(&device.stager, &hooks, &device), LEAT_OK);
+    assert_int_equal(leati_stager_start(&device.stager, -1, 1), LEAT_OK);
+}
+
+static void set_up_write(struct copy *copy, struct shelf *shelf, char *memory, size_t bytes)
+{
+    assert_int_equal(leati_stager_start_files(&device.stager), LEAT_OK);
+    set_up(copy, LEATI_DIRECTION_OUT, NULL, memory, bytes);
+    copy->request.storage = (struct leati_storage){.ops = &shelf_ops, .object = shelf, .write = true};
+}
+
+/* The queue of a driver's stream is finite, so a long write must not take more work in it than 256 chunks and a
+ * few small ones do, as far as its ring may grow. The stream is blocked meanwhile, and the call returns. */
+static void long_writes_take_few_places_in_the_stream(void **state)
+{
+    enum { CHUNKS = 4 * 64, SMALL = 20, BYTES_OF_RING = 1 << 20 };
+    const size_t bytes = 64 * (size_t)BYTES_OF_RING;
+    struct shelf shelf = {.bytes = buffer(bytes)};
+    char *memory = buffer(bytes);
+    unsigned long before;
+    struct copy copy;
+
+    (void)state;
+    for (int grown = 0; grown < 2; grown++) {
+        fill(memory, bytes, 7u + (unsigned)grown);
+        set_up_write(&copy, &shelf, memory, bytes);
+        device.stager.limit_bytes = 8 * (uint64_t)BYTES_OF_RING + 64 * KIB;
+        device.stager.write_ring_bytes = grown ? BYTES_OF_RING : device.stager.ring_bytes;
+        close_gate();
+        before = device.stream->given;
+        start(&copy);
+        assert_false(look(&copy).staged);
+        assert_int_equal(copy.status, LEAT_OK);
+        /* A DMA, a wait and a write of flags for each chunk. */
+        if (grown)
+            assert_true(device.stream->given - before <= 3 * (CHUNKS + SMALL));
+        else
+            assert_true(device.stream->given - before > 3 * 2 * CHUNKS);
+        open_gate();
+        finish(&copy, LEAT_OK);
+        expect(shelf.bytes, bytes, 7u + (unsigned)grown);
+    }
+    free(shelf.bytes);
+    free(memory);
+}
+
+/* The worker releases the storage behind the last part, while the ticket still holds the job. After a failure the
+ * storage stays, because the message needs it. */
+static void storage_is_released_behind_the_last_part(void **state)
+{
+    const size_t bytes = 300 * KIB;
+    struct shelf shelf = {.bytes = buffer(bytes)};
+    char *memory = buffer(bytes), message[LEATI_JOB_MESSAGE_BYTES];
+    uint64_t end_ns = leati_clock_ns() + PATIENCE_NS;
+    struct copy copy;
+
+    (void)state;
+    set_up_write(&copy, &shelf, memory, bytes);
+    start(&copy);
+    assert_true(wait_for(&copy.past));
+    while (atomic_load(&shelf.holders) && leati_clock_ns() < end_ns)
+        sched_yield();
+    assert_int_equal(atomic_load(&shelf.holders), 0);
+    finish(&copy, LEAT_OK);
+
+    shelf.fails = true;
+    set_up_write(&copy, &shelf, memory, bytes);
+    start(&copy);
+    assert_true(wait_for(&copy.past));
+    moment();
+    assert_int_equal(atomic_load(&shelf.holders), 1);
+    leati_job_message(copy.job, message, sizeof message);
+    assert_non_null(strstr(message, "at place 0"));
+    finish(&copy, LEAT_ERROR_FILE);
+    start_again();
+    assert_int_equal(atomic_load(&shelf.holders), 0);
+    free(shelf.bytes);
+    free(memory);
+}
+
+/* ---- threads that wait for files ---- */
+
+static atomic_int shelf_open;
+
+/* Moves nothing, but not before the test allows it. */
+static size_t wait_for_shelf(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error)
+{
+    (void)object, (void)offset, (void)memory, (void)write, (void)error;
+    assert_true(wait_for(&shelf_open));
+    return bytes;
+}
+
+/* Counts calls, and returns LEAT_OK at the call with the number of *context, if that is not 0. At the fourth call,
+ * lets the file be moved. */
+static int asked;
+
+static leat_status ask(void *context)
+{
+    if (++asked == 4)
+        atomic_store(&shelf_open, 1);
+    return asked == *(int *)context ? LEAT_OK : LEAT_NOT_READY;
+}
+
+static leat_status ask_in_vain(void *context)
+{
+    (void)context;
+    asked++;
+    return leati_fail(LEAT_ERROR_DRIVER, "the test's query fails");
+}
+
+/* A thread that waits for a stream sleeps while the stream waits for much of a file, and then no longer. */
+static void who_waits_for_a_file_rests(void **state)
+{
+    static const struct leati_storage_ops ops = {
+        .move = wait_for_shelf, .describe = shelf_describe, .hold = shelf_hold, .release = shelf_release};
+    struct leati_stager *stager = &device.stager;
+    struct shelf shelf = {.fails = false};
+    int never = 0, third = 3;
+    struct copy copy;
+
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        atomic_store(&shelf_open, 0);
+        set_up_write(&copy, &shelf, NULL, slow == 1 ? 1 : slow ? 31 * MIB : 40 * MIB);
+        copy.request.direction = LEATI_DIRECTION_HOST;
+        copy.request.storage.ops = &ops;
+        copy.request.storage.scattered = true;
+        copy.request.storage.slow = slow == 1;
+        asked = 0;
+        leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+        assert_int_equal(asked, 0);
+        start(&copy);
+        leati_stager_rest_while_waiting(stager, other_stream, ask, &never);
+        assert_int_equal(asked, 0);
+        if (slow < 2) {
+            leati_stager_rest_while_waiting(stager, device.stream, ask_in_vain, NULL);
+            assert_int_equal(asked, 1);
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &third);
+            assert_int_equal(asked, 3);
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+            assert_true(asked >= 4);
+        } else {
+            leati_stager_rest_while_waiting(stager, device.stream, ask, &never);
+            assert_int_equal(asked, 0);
+            atomic_store(&shelf_open, 1);
+        }
+        finish(&copy, LEAT_OK);
+        start_again();
+    }
+}
+
+static atomic_int release_entered, release_open;
+
+static void release_slowly(void *object)
+{
+    atomic_store(&release_entered, 1);
+    assert_true(wait_for(&release_open));
+    shelf_release(object);
+}
+
+/* A worker that closes a file may need long. Meanwhile other copies start, and the job keeps its memory. */
+static void a_slow_release_holds_up_no_other_copy(void **state)
+{
+    static const struct leati_storage_ops ops = {
+        .move = shelf_move, .describe = shelf_describe, .hold = shelf_hold, .release = release_slowly};
+    const size_t bytes = 300 * KIB;
+    struct shelf shelf = {.bytes = buffer(bytes)};
+    char *host = buffer(bytes), *memory = buffer(bytes);
+    struct copy slow, copy;
+
+    (void)state;
+    atomic_store(&release_entered, 0);
+    atomic_store(&release_open, 0);
+    set_up_write(&slow, &shelf, memory, bytes);
+    slow.request.storage.ops = &ops;
+    /* The call that submits releases its own reference: let it pass. */
+    close_gate();
+    atomic_store(&release_open, 1);
+    start(&slow);
+    atomic_store(&release_open, 0);
+    atomic_store(&release_entered, 0);
+    open_gate();
+    assert_true(wait_for(&slow.past));
+    assert_true(wait_for(&release_entered));
+    assert_int_equal(atomic_load(&device.blocks), 1);
+    /* The only worker is busy, so this copy starts but is not complete. */
+    set_up(&copy, LEATI_DIRECTION_IN, host, memory, bytes);
+    start(&copy);
+    assert_int_equal(copy.status, LEAT_OK);
+    assert_int_equal(atomic_load(&device.blocks), 2);
+    atomic_store(&release_open, 1);
+    finish(&copy, LEAT_OK);
+    finish(&slow, LEAT_OK);
+    free(shelf.bytes);
+    free(host);
+    free(memory);
+}
+
+/* Makes each step of the submission of a write fail. The storage must stay as long as the submission needs it, and
+ * must then be released. */
+static void a_write_that_is_not_submitted_releases_its_storage(void **state)
+{
+    static const enum hook which[] = {TAKE, FLAGS, MOVE};
+    const size_t bytes = 700 * KIB;
+    struct shelf shelf = {.bytes = buffer(bytes)};
+    char *memory = buffer(bytes);
+    struct copy copy;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof which / sizeof which[0]; i++)
+        for (unsigned number = 1;; number++) {
+            set_up_write(&copy, &shelf, memory, bytes);
+            fail_at(which[i], number);
+            start(&copy);
+            if (copy.status == LEAT_OK)
+                finish(&copy, LEAT_OK);
+            else
+                assert_true(copy.status == LEATI_DECLINED || copy.status == LEAT_ERROR_DRIVER);
+            if (!atomic_load(&fired))
+                break;
+        }
+    start_again();
+    assert_int_equal(atomic_load(&shelf.holders), 0);
+    free(shelf.bytes);
+    free(memory);
+}
+
 /* ---- hooks that fail ---- */
 
 /* Makes each hook call of a copy fail. When leat reports the failure, the work that it submitted before must be
@@ -288,6 +564,11 @@ int main(void)
         STAGING_TEST(a_ticket_outlives_the_stager),
         STAGING_TEST(every_hook_of_a_start_may_fail),
         cmocka_unit_test(a_failed_storage_is_told_with_its_place),
+        STAGING_TEST(long_writes_take_few_places_in_the_stream),
+        STAGING_TEST(storage_is_released_behind_the_last_part),
+        STAGING_TEST(a_slow_release_holds_up_no_other_copy),
+        STAGING_TEST(a_write_that_is_not_submitted_releases_its_storage),
+        STAGING_TEST(who_waits_for_a_file_rests),
     };
 
     begin_staging_tests();

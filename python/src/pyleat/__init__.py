@@ -11,7 +11,8 @@
 Devices, streams and events: :func:`device`, :func:`devices`, :class:`Stream`, :class:`Event`. Arrays: :func:`empty`,
 :func:`zeros`, :func:`full`, :func:`to_device`, :func:`asarray`, :func:`from_dlpack`, :class:`Array`. Copies:
 :func:`copy`, :func:`copy_start`, :class:`Ticket`, :func:`explain`. Memory: :class:`Pool`. Files: :class:`File`,
-:func:`load`, :func:`save`, :class:`Model`. Errors: :class:`Error` and its subclasses.
+:func:`load`, :func:`save`, :class:`Model`. Errors: :class:`Error` and its subclasses. Plugs for the allocators of other
+packages: the modules `pyleat.torch`, `pyleat.cupy` and `pyleat.numba`, which import those packages.
 
 Any thread may call anything here; calls that wait release the interpreter's lock. A child of fork() cannot use its
 parent's objects: start children by "spawn" or "forkserver".

@@ -66,6 +66,7 @@ class DeviceInfo(Sized):
         ("managed_memory", c_uint8),
         ("virtual_memory", c_uint8),
         ("strict", c_uint8),
+        ("kernel_code", c_char * 16),
     ]
 
 

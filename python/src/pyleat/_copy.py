@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from ctypes import byref, c_void_p, create_string_buffer
+from ctypes import addressof, byref, c_char, c_void_p, create_string_buffer
 from typing import Any, Generator, NamedTuple
 
 from . import _c, _hold
@@ -16,6 +16,7 @@ from ._operand import operand
 
 _lib = _c.leat
 _copy_sync = _lib.leat_copy_sync
+_from_buffer: Any = c_char.from_buffer
 _POINTS = {"staged": _c.POINT_STAGED, "done": _c.POINT_DONE, "durable": _c.POINT_DURABLE}
 _NOT_READY = 1
 # ctypes calls cannot be interrupted, so a long wait is cut into parts: Ctrl-C then works.
@@ -315,18 +316,23 @@ def move(dst: Any, src: Any, stream: Stream) -> None:
 
 
 def _copy_ndarray(array: Any, host: Any, write: bool) -> bool:
-    """Copy between a contiguous Array and a contiguous NumPy array of the same shape and type, the usual case.
+    """Copy between a contiguous Array and a contiguous, writable NumPy array of its shape and type, the usual case.
 
     Returns False, and does nothing, in other cases; move() does the same then, more slowly.
     """
     if type(array) is not Array or not array._dense or type(host).__module__ != "numpy":
         return False
-    interface = getattr(host, "__array_interface__", None)
-    if interface is None or interface["typestr"] != array.dtype._typestr or interface["shape"] != array.shape:
+    typestr = array.dtype._typestr
+    if getattr(getattr(host, "dtype", None), "str", None) != typestr or host.shape != array.shape:
         return False
-    ptr, readonly = interface["data"]
-    if interface.get("strides") is not None or "V" in array.dtype._typestr or not array.nbytes:
+    if "V" in typestr or not array.nbytes:
         return False
+    try:
+        # Takes a quarter of the time of __array_interface__. Fails unless the array is contiguous and may be written.
+        held = _from_buffer(host)
+    except (TypeError, ValueError, BufferError):
+        return False
+    ptr = addressof(held)
     memory: Memory = array._memory
     stream = memory.stream
     if write:
@@ -336,8 +342,6 @@ def _copy_ndarray(array: Any, host: Any, write: bool) -> bool:
             memory.use(stream, True)
         status = _copy_sync(stream._handle, array.ptr, ptr, array.nbytes)
     else:
-        if readonly:
-            return False
         if memory._only is not stream:
             memory.use(stream, False)
         status = _copy_sync(stream._handle, ptr, array.ptr, array.nbytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import weakref
 from ctypes import byref, c_double, c_uint64, c_void_p
 from typing import Any, Union
 
@@ -18,6 +19,8 @@ _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 
 _open_lock = threading.Lock()  # guards _open, so that two threads make one Device
 _open: dict[int, "Device"] = {}  # devices by handle, until Device.close()
+# Streams of pyleat's own, by the vendor's handle: handles are unique in a process.
+_own_streams: weakref.WeakValueDictionary[int, "Stream"] = weakref.WeakValueDictionary()
 
 
 def _in_child() -> None:
@@ -66,6 +69,7 @@ class DeviceInfo:
     managed_memory: int
     virtual_memory: int
     strict: int
+    kernel_code: str
 
     def __init__(self, raw: _c.DeviceInfo) -> None:
         for name, _ in raw._fields_[1:]:  # type: ignore[misc]
@@ -197,6 +201,7 @@ class Stream:
         self._owner: object = None
         self._fence_event: Event | None = None
         self._handle = _made(_lib.leat_stream_create, self.device._handle)
+        _own_streams[self.native] = self
 
     @classmethod
     def wrap(cls, native: int, device: DeviceLike = None, owner: object = None) -> Stream:
@@ -420,6 +425,11 @@ class Pool:
     def __del__(self, _destroy: Any = _lib.leat_pool_destroy, _is_own: Any = _hold.is_own) -> None:
         if self._owned and _is_own():
             _destroy(self._handle)
+
+
+def own_stream(native: int) -> Stream | None:
+    """Return the stream of pyleat's own that has this handle of the vendor's."""
+    return _own_streams.get(native)
 
 
 def _device(name: DeviceLike) -> Device:

@@ -10,7 +10,7 @@ from ctypes import c_void_p, py_object
 from typing import TYPE_CHECKING, Any
 
 from . import _c, _hold
-from ._device import Stream
+from ._device import Device, Stream, own_stream
 from ._dtype import DType, from_dlpack
 from ._operand import Operand
 
@@ -184,6 +184,20 @@ def device_of(array: Array) -> tuple[int, int]:
     return ROCM, info.ordinal
 
 
+def _consumer(native: int, device: Device) -> Stream:
+    """Return the stream of a consumer. The memory refers to it, so it must not end before the memory does: streams of
+    pyleat and of CuPy are kept. PyTorch's and JAX's never end."""
+    found = own_stream(native)
+    if found is not None and found.device is device:
+        return found
+    owner = None
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and native > 2:  # neither of CUDA's default streams
+        current = cupy.cuda.get_current_stream()
+        owner = current if current.ptr == native else None
+    return Stream.wrap(native, device, owner)
+
+
 def export(
     array: Array,
     stream: int | None,
@@ -220,8 +234,7 @@ def export(
     elif stream != -1:
         # None means the legacy default stream (1). Registered as a user of the memory, the consumer's stream is
         # asked for its work when the memory is freed.
-        consumer = Stream.wrap(1 if stream is None else int(stream), array.device)
-        memory.use(consumer, not array._readonly)
+        memory.use(_consumer(1 if stream is None else int(stream), array.device), not array._readonly)
     made = _Export(array)
     if versioned:
         made.managed = _ManagedVersioned(major=1, minor=0, flags=READ_ONLY if array._readonly else 0)

@@ -114,6 +114,7 @@ static leat_status device_info(struct leati_driver *driver, int ordinal, leat_de
     read_model(info->model, sizeof info->model);
     if (uname(&system) == 0)
         snprintf(info->architecture, sizeof info->architecture, "%.31s", system.machine);
+    snprintf(info->kernel_code, sizeof info->kernel_code, "%.15s", info->architecture);
     info->memory_bytes = devices[ordinal].memory_bytes;
     info->compute_units = cpu_workers_threads();
     info->max_block_threads = CPU_BLOCK_THREADS_MAX;

@@ -97,6 +97,10 @@ enum {
 leat_status leati_cuda_vm_set_rights(struct leati_driver *driver, void *device, void *ptr, size_t bytes,
                                      const struct leati_right *rights, unsigned count);
 
+/* cuda_info.c. Returns the architecture, such as 90, of leat's machine code that this device can run. Returns 0 if
+ * leat has none, the driver is too old for it, or the device has refused it. */
+unsigned leati_cuda_machine_code(struct gpu_driver *cuda, int ordinal, cu_device device);
+
 /* cuda_module.c */
 leat_status leati_cuda_kernel_parameter(struct leati_driver *driver, void *device, void *kernel, unsigned index,
                                         size_t *bytes);

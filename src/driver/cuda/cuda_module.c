@@ -116,12 +116,24 @@ leat_status leati_cuda_module_load(struct leati_driver *driver, void *device, co
     return LEAT_OK;
 }
 
+/* Loads machine code if leat has it for this GPU, because the driver takes up to a second to compile PTX. A
+ * driver can refuse the machine code, for example because CUDA_FORCE_PTX_JIT=1 is set. leat then loads the PTX,
+ * and if this works, does not try machine code on this device again. */
 leat_status leati_cuda_module_builtin(struct leati_driver *driver, void *device, enum leati_builtin which,
                                       void **module)
 {
-    const struct leati_image *ptx = &leati_ptx[which];
+    const struct leati_image *code = &leati_fatbins[which], *ptx = &leati_ptx[which];
+    struct gpu_driver *cuda = gpu_of(driver);
+    struct gpu_device *self = device;
+    bool has_code = leati_cuda_machine_code(cuda, self->ordinal, self->number) != 0;
 
-    return leati_cuda_module_load(driver, device, ptx->begin, (size_t)(ptx->end - ptx->begin), module);
+    if (has_code && LEATI_QUIETLY(leati_cuda_module_load(driver, device, code->begin,
+                                                         (size_t)(code->end - code->begin), module)) == LEAT_OK)
+        return LEAT_OK;
+    LEATI_TRY(leati_cuda_module_load(driver, device, ptx->begin, (size_t)(ptx->end - ptx->begin), module));
+    if (has_code && self->ordinal < 64)
+        atomic_fetch_or_explicit(&cuda->refused_code, UINT64_C(1) << self->ordinal, memory_order_relaxed);
+    return LEAT_OK;
 }
 
 leat_status leati_cuda_module_unload(struct leati_driver *driver, void *device, void *module)

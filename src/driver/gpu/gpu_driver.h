@@ -25,6 +25,7 @@
 #include "base/ranges.h"
 #include "driver/driver.h"
 
+#include <stdatomic.h>
 
 /* The functions of the vendor's library. Optional ones may be NULL. */
 struct gpu_api {
@@ -79,6 +80,9 @@ struct gpu_driver {
     /* Protects the list of open devices, in which pointer_query finds the device of an address. */
     struct leati_lock open_lock;
     struct gpu_device *open;
+
+    /* CUDA: bit n: device n has refused leat's machine code, so its kernels are compiled from PTX. */
+    _Atomic uint64_t refused_code;
 };
 
 /* The vendor does not report the device of a default stream, so streams and events store their device. */

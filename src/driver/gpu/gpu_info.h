@@ -6,6 +6,7 @@
  *
  *   find_peers()         returns a bit for each device whose memory this device can access directly, if known
  *   put_architecture()   writes the name of the architecture to text
+ *   put_kernel_code()    writes to text in which form leat's kernels are loaded: see leat_device_info.kernel_code
  *   is_unified()         returns true if host and devices share one address space
  */
 #include "driver/gpu/gpu_driver.h"
@@ -16,6 +17,7 @@
 
 static uint64_t find_peers(const struct gpu_driver *gpu, gpu_number device);
 static void put_architecture(const struct gpu_api *api, gpu_number device, char *text, size_t text_bytes);
+static void put_kernel_code(struct gpu_driver *gpu, int ordinal, gpu_number device, char *text, size_t text_bytes);
 static bool is_unified(const struct gpu_api *api, gpu_number device);
 
 /* Returns an attribute. Returns 0 if the vendor does not know the attribute, because attributes are for
@@ -61,6 +63,7 @@ leat_status GPU(device_info)(struct leati_driver *driver, int ordinal, leat_devi
     info->managed_memory = attribute(api, device, GPU_ATTRIBUTE_MANAGED) != 0;
     info->virtual_memory = attribute(api, device, GPU_ATTRIBUTE_VIRTUAL) != 0;
     info->strict = 0;
+    put_kernel_code(gpu_of(driver), ordinal, device, info->kernel_code, sizeof info->kernel_code);
     if (api->device_pci_address(info->pci_address, sizeof info->pci_address, device) != GPU_SUCCESS)
         info->pci_address[0] = '\0';
     leati_pci_describe(info);

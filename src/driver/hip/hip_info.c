@@ -4,6 +4,7 @@
 #include "driver/hip/hip_driver.h"
 
 #include "driver/gpu/gpu_info.h"
+#include "kernels/builtin.h"
 
 #include <string.h>
 
@@ -38,6 +39,17 @@ void leati_hip_architecture(const struct gpu_api *api, int ordinal, char *text, 
 static void put_architecture(const struct gpu_api *api, hi_device device, char *text, size_t text_bytes)
 {
     leati_hip_architecture(api, device, text, text_bytes);
+}
+
+static void put_kernel_code(struct gpu_driver *hip, int ordinal, hi_device device, char *text, size_t text_bytes)
+{
+    char architecture[64];
+
+    (void)ordinal;
+    leati_hip_architecture(&hip->api, device, architecture, sizeof architecture);
+    for (size_t i = 0; i < leati_code_object_count; i++)
+        if (!strcmp(leati_code_objects[i].architecture, architecture))
+            snprintf(text, text_bytes, "%.15s", architecture);
 }
 
 /* All GPUs that ROCm supports have unified addressing. */
