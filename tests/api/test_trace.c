@@ -500,7 +500,8 @@ static void many_streams(void **state)
     OK(leat_stream_synchronize(t->stream));
     stop(&trace);
     assert_int_equal(trace.count + trace.lost_ops, STREAMS * 2 + held_up + 2);
-    assert_int_equal(trace.lost_times > 0, test_on_cpu());
+    /* On a busy machine the ring may be full before the slots are. */
+    assert_int_equal(trace.lost_times + trace.lost_ops > 0, test_on_cpu());
     assert_true(trace.lost_times < held_up);
     trace_free(&trace);
     OK(leat_memory_free(memory));
