@@ -62,7 +62,7 @@ const char cli_bench_help[] =
     "  --live BYTES    so many bytes live at once in the packing, 600 MB without it, four times as many of "
     "mixes\n\n"
     "Of the group layout:\n"
-    "  --suite NAMES   only transpose, permute, learning, shuffle, dims, gather, broadcast, slice, host, call\n"
+    "  --suite NAMES   only transpose, permute, learning, pixels, shuffle, dims, gather, broadcast, slice, host, call\n"
     "  --bytes SIZES   cases of about so many bytes\n"
     "  --ladder        instead, a transpose step by step: from a copy for each column to the whole kernel\n\n"
     "Of the group memory:\n"

@@ -10,6 +10,7 @@ enum layout_suite {
     SUITE_TRANSPOSE,
     SUITE_PERMUTE,
     SUITE_LEARNING,
+    SUITE_PIXELS,
     SUITE_SHUFFLE,
     SUITE_DIMS,
     SUITE_GATHER,

@@ -9,13 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const layout_suite_words[SUITE_COUNT] = {"transpose", "permute",   "learning", "shuffle", "dims",
-                                                     "gather",    "broadcast", "slice",    "host",    "call"};
+const char *const layout_suite_words[SUITE_COUNT] = {"transpose", "permute", "learning", "pixels",
+                                                     "shuffle",   "dims",    "gather",   "broadcast",
+                                                     "slice",     "host",    "call"};
 
 const char *const layout_suite_texts[SUITE_COUNT] = {
     "transpose: square, tall, wide, odd, elements of all sizes",
     "permute: the 57 permutations of TTC, HPTT and cuTT",
     "learning: shapes of neural networks",
+    "pixels: images, and records of small fields, to planes and back",
     "shuffle: small dimensions among large ones",
     "dims: 24 dimensions of 2",
     "gather: rows by a list of indices, and scattered",
@@ -286,6 +288,39 @@ static void make_learning(struct maker *maker)
     emit_scaled(maker, false, SPEC(1, 32768, 8192), "1,0");
 }
 
+/* ---- pixels ---- */
+
+static void make_pixels(struct maker *maker)
+{
+    static const int64_t channels[] = {2, 3, 4, 5, 8, 12, 16, 24};
+    static const uint32_t sizes[] = {1, 2, 4};
+    struct spec pitched = SPEC(1, 64, 224, 256, 3), repeated = SPEC(1, 1, 3);
+    unsigned i, k;
+
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (k = 0; k < sizeof channels / sizeof channels[0]; k++) {
+            int64_t count = (int64_t)(maker->bytes / sizes[i]) / channels[k];
+
+            emit_transpose(maker, i == 0 && channels[k] == 3, sizes[i], count, channels[k]);
+            emit_transpose(maker, i == 0 && channels[k] == 3, sizes[i], channels[k], count);
+        }
+        emit_scaled(maker, false, SPEC(sizes[i], 64, 224, 224, 3), "0,3,1,2");
+        emit_scaled(maker, false, SPEC(sizes[i], 64, 3, 224, 224), "0,2,3,1");
+        /* Planes that do not begin at words of 16 bytes. */
+        emit_scaled(maker, false, SPEC(sizes[i], 64, 223, 225, 3), "0,3,1,2");
+        emit_scaled(maker, false, SPEC(sizes[i], 64, 3, 223, 225), "0,2,3,1");
+    }
+    scale(&pitched, maker->bytes);
+    add_step(&pitched, LAYOUT_SLICE, "2:0:224");
+    add_step(&pitched, LAYOUT_PERM, "0,3,1,2");
+    emit(maker, false, &pitched);
+    add_step(&repeated, LAYOUT_BROADCAST, "0:%lld", (long long)(maker->bytes / 3));
+    emit(maker, false, &repeated);
+    emit_scaled(maker, false, SPEC(3, 300, 300, 300), "0,2,1");
+    emit_scaled(maker, false, SPEC(6, 300, 300, 300), "0,2,1");
+    emit_scaled(maker, false, SPEC(12, 1000, 1000, 10), "2,1,0");
+}
+
 /* ---- many dimensions ---- */
 
 /* Returns a pseudorandom number. The seed is constant, so the cases are the same in every run and on every
@@ -480,8 +515,8 @@ bool layout_suite_cases(enum layout_suite suite, uint64_t bytes, bool main_only,
                         char error[LAYOUT_ERROR_MAX])
 {
     static void (*const makers[SUITE_COUNT])(struct maker *) = {
-        make_transposes, make_permutations, make_learning, make_shuffles, make_dims,
-        make_gathers,    make_broadcasts,   make_slices,   make_host,     make_calls};
+        make_transposes, make_permutations, make_learning, make_pixels, make_shuffles, make_dims,
+        make_gathers,    make_broadcasts,   make_slices,   make_host,   make_calls};
     struct maker maker = {.suite = suite,
                           .bytes = bytes,
                           .main_only = main_only,

@@ -1274,6 +1274,10 @@ ND_TILE(16, 1, 4)
 ND_TILE_SINGLE(1, 4)
 ND_TILE_SINGLE(2, 2)
 
+/* ---- pixels: a few units on one side, planes of many units on the other ---- */
+
+#include "kernels/layout_pixels.h"
+
 /* ---- the steps to a fast transpose ---- */
 
 /* Neighbouring threads read neighbouring elements, but each writes to a different row. So only 4 bytes are new in

@@ -19,6 +19,13 @@
  * dimension. */
 #define LEATI_TASK_ND_TILE_DIMS 26
 
+/* The largest number of channels of a pixel, and that of the kernels for few channels. The lists are X(n) for each
+ * number of channels. */
+#define LEATI_PIXEL_CHANNELS 16
+#define LEATI_PIXEL_CHANNELS_FEW 8
+#define LEATI_PIXEL_CHANNELS_FEW_LIST(X) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define LEATI_PIXEL_CHANNELS_WIDE_LIST(X) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
+
 /* All numbers that kernels divide are smaller than this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
 
@@ -87,6 +94,14 @@ struct leati_layout_task {
     uint32_t nd_tiles;
     struct leati_nd_tile_dim nd_tile[LEATI_TASK_ND_TILE_DIMS];
 
+    /* For pixels. dim[0] counts the channels, dim[1] to dim[dims - 1] the lines. size_i is the number of pixels in
+     * a line, step_i in a strip, and tiles_i is the number of strips in a line. splits is 1 if all pixels of a
+     * line are the same pixel of the source. */
+    uint32_t strips;                      /* number of strips in all lines */
+    uint32_t gang_bits;                   /* 2^gang_bits threads copy a strip */
+    uint32_t odd_src, odd_dst;            /* 0 if all strips begin at words on this side, else 1 */
+    uint32_t swizzle_shift, swizzle_mask; /* for leati_pixel_place() */
+
     struct leati_task_dim dim[LEATI_TASK_DIMS];
 };
 
@@ -95,6 +110,13 @@ struct leati_layout_task {
 static inline uint32_t leati_tile_place(uint32_t words_i, uint32_t units, uint32_t j, uint32_t b)
 {
     return j * words_i + (b ^ (j / units & 7));
+}
+
+/* Returns the position in shared memory of word k of a group of pixels, which has a word for each channel. */
+static inline uint32_t leati_pixel_place(uint32_t channels, uint32_t shift, uint32_t mask, uint32_t group,
+                                         uint32_t k)
+{
+    return (group * channels + k) ^ (group >> shift & mask);
 }
 
 #endif

@@ -1,13 +1,13 @@
 /* gpu.c - chooses the GPU kernel for a canonical layout, and fills in its task (gpu.h). */
 #include "layout/gpu.h"
 
-#include "base/assume.h"
 #include "base/options.h"
+#include "layout/gpu_pixels.h"
+#include "layout/gpu_task.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define WORD_BYTES 16u
 #define SECTOR_BYTES 32u
 
 /* The largest and smallest number of threads of a block, and the numbers of items that each thread copies. The
@@ -16,9 +16,6 @@
 #define THREADS_LEAST 64u
 #define ELEMENTS_EACH 4u
 #define ROWS_EACH 4u
-
-/* A launch with fewer blocks would leave some of a GPU's multiprocessors idle. */
-#define BLOCKS_ENOUGH 128u
 
 /* Each thread divides the number of each item by the sizes of the dimensions that a block counts. The block
  * number is divided only once for all items. So a block counts only as many dimensions as are needed for this
@@ -40,70 +37,6 @@
 #define FAR_ROW_BYTES 176u
 #define FAR_BYTES (64 << 10)
 #define BYTE_LINE_BYTES 48u
-
-/* Computes the multiplier and the shift by which kernels divide by size (division by multiplication, by Granlund
- * and Montgomery). */
-static struct leati_divisor divisor(uint64_t size)
-{
-    struct leati_divisor by = {.size = (uint32_t)size};
-
-    LEATI_ASSUME(size > 0);
-    while (UINT64_C(1) << by.shift < size)
-        by.shift++;
-    by.multiplier = (uint32_t)(((((UINT64_C(1) << by.shift) - size) << 32) / size) + 1);
-    return by;
-}
-
-/* ---- the dimensions of a task ---- */
-
-/* A dimension of a task, before its divisor is computed (struct leati_task_dim). */
-struct dim {
-    uint64_t size;
-    int64_t dst, src;
-    uint32_t entries;
-};
-
-struct dims {
-    unsigned count;
-    struct dim dim[LEATI_CANONICAL_MAX_DIMS + 1];
-};
-
-static struct dim dim_of(const struct leati_canonical *canonical, unsigned k)
-{
-    bool listed = (int)k == canonical->index_dim;
-
-    return (struct dim){.size = canonical->size[k],
-                        .dst = listed && canonical->index_on_dst ? 0 : canonical->dst_stride[k],
-                        .src = listed && !canonical->index_on_dst ? 0 : canonical->src_stride[k],
-                        .entries = listed ? 1 : 0};
-}
-
-static void put_dim(struct leati_layout_task *task, const struct dim *dim)
-{
-    task->dim[task->dims++] = (struct leati_task_dim){
-        .dst = dim->dst, .src = dim->src, .entries = dim->entries, .by = divisor(dim->size)};
-}
-
-static void put_canonical(const struct leati_canonical *canonical, struct leati_layout_task *task)
-{
-    *task = (struct leati_layout_task){.unit_bytes = canonical->unit_bytes, .pieces = 1};
-    if (canonical->index_dim >= 0) {
-        int64_t stride = canonical->index_on_dst ? canonical->dst_stride[canonical->index_dim]
-                                                 : canonical->src_stride[canonical->index_dim];
-
-        task->list_dst = canonical->index_on_dst ? stride : 0;
-        task->list_src = canonical->index_on_dst ? 0 : stride;
-        task->list_bound = canonical->index_bound;
-        task->list_entry_bytes = canonical->index_bytes;
-    }
-}
-
-/* Returns the number of blocks for a launch, but at most the largest number that a task can count. No real memory
- * has so many units that this limit is reached. */
-static uint32_t blocks_of(uint64_t blocks)
-{
-    return blocks < LEATI_TASK_NUMBERS ? (uint32_t)blocks : LEATI_TASK_NUMBERS - 1;
-}
 
 /*
  * Distributes the items over blocks and threads: the numbers of items within a block count the first dimensions,
@@ -190,16 +123,6 @@ static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned 
         if (k != but && stride[k] % WORD_BYTES)
             return false;
     return true;
-}
-
-/* Returns the number of the unit size: 0, 1, 2, 3 or 4 for units of 1, 2, 4, 8 or 16 bytes. */
-static unsigned unit_number(unsigned unit_bytes)
-{
-    unsigned k = 0;
-
-    while (1u << k < unit_bytes)
-        k++;
-    return k;
 }
 
 static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
@@ -1118,6 +1041,7 @@ static const struct sort {
     const char *name;
     bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
 } sorts[] = {{"rows", make_rows},
+             {"pixels", leati_gpu_make_pixels},
              {"transpose", make_tiles},
              {"transpose-small", make_small_tiles},
              {"transpose-wide", make_wide_tiles},
@@ -1169,6 +1093,8 @@ static const char *choose(const struct leati_canonical *canonical)
     uint64_t long_bytes = rows ? row_bytes : canonical->unit_bytes == 1 ? BYTE_LINE_BYTES : LINE_BYTES;
     struct nd_tile tile;
 
+    if (leati_gpu_are_pixels_best(canonical))
+        return "pixels";
     if (line_bytes < ND_TILE_LEAST_BYTES)
         wanted_bytes = ND_TILE_LEAST_BYTES;
     else if (line_bytes < long_bytes)

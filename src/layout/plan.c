@@ -318,8 +318,9 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
 static leat_status check_chosen_kernel(void)
 {
     static const char *const words[] = {
-        "auto",    "naive",     "blocked",         "vectors",        "elements",      "rows",
-        "nd-tile", "transpose", "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
+        "auto",           "naive",         "blocked",           "vectors",   "elements",
+        "rows",           "pixels",        "nd-tile",           "transpose", "transpose-small",
+        "transpose-wide", "transpose-odd", "transpose-wide-odd"};
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
 
     if (!chosen)
@@ -329,7 +330,7 @@ static leat_status check_chosen_kernel(void)
             return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_INVALID,
-        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, nd-tile, or transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
+        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, pixels, nd-tile, or transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
         chosen);
 }
 

@@ -22,7 +22,7 @@
 
 /* Names of the sorts of kernels. taken[i] counts the layouts that sort i has copied. */
 static const char *const sorts[] = {
-    "elements",           "rows",         "nd-tile", "transpose", "transpose-small", "transpose-wide",
+    "elements",           "rows",         "pixels", "nd-tile", "transpose", "transpose-small", "transpose-wide",
     "transpose-wide-odd", "transpose-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
@@ -50,6 +50,42 @@ static bool random_canonical(struct leati_canonical *canonical)
     if (canonical->dims > 1 && chance(3) == 0)
         cases_shuffle(order + 1, canonical->dims - 1);
     cases_lay_out(canonical, false, order, gaps && chance(2));
+    return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
+}
+
+/* Sets the strides of one side of a layout whose dimensions 0 and 1 are pixels and channels in any order. The
+ * first of them, and then the other one, follow each other without a gap only on the side of the pixels. */
+static void lay_pixels(struct leati_canonical *canonical, bool on_dst, unsigned first, bool gaps)
+{
+    int64_t *stride = on_dst ? canonical->dst_stride : canonical->src_stride, step = canonical->unit_bytes;
+    bool planes = canonical->size[first] > LEATI_PIXEL_CHANNELS;
+
+    for (unsigned k = 0; k < canonical->dims; k++) {
+        unsigned dim = k < 2 ? k ^ first : k;
+
+        stride[dim] = step;
+        step *= (int64_t)canonical->size[dim];
+        if (gaps && (k || planes))
+            step += (int64_t)(canonical->unit_bytes * chance(40));
+    }
+}
+
+/* Draws a layout that joins planes to pixels or splits pixels into planes. Returns false if it is too large. */
+static bool random_pixels(struct leati_canonical *canonical)
+{
+    bool split = chance(2);
+    uint64_t channels = 2 + chance(chance(3) ? 7 : LEATI_PIXEL_CHANNELS - 1),
+             pixels = 1 + LEATI_PIXEL_CHANNELS + (chance(2) ? cases_size() : chance(3000));
+
+    *canonical = (struct leati_canonical){.unit_bytes = 1u << chance(2), .index_dim = -1};
+    if (!cases_add_dim(canonical, split ? pixels : channels, MOST_UNITS) ||
+        !cases_add_dim(canonical, split ? channels : pixels, MOST_UNITS))
+        return false;
+    for (uint64_t more = chance(3); more > 0; more--)
+        if (!cases_add_dim(canonical, 2 + chance(9), MOST_UNITS))
+            break;
+    lay_pixels(canonical, true, 0, chance(2));
+    lay_pixels(canonical, false, 1, chance(2));
     return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
 }
 
@@ -187,7 +223,7 @@ static void random_layouts_are_copied(void **unused)
         struct leati_canonical canonical;
 
         cases_draw_from(i);
-        if (random_canonical(&canonical))
+        if (i % 4 == 0 ? random_pixels(&canonical) : random_canonical(&canonical))
             run_canonical(&canonical, &rooms, i);
     }
     for (size_t s = 0; s < SORTS; s++) {
@@ -197,9 +233,9 @@ static void random_layouts_are_copied(void **unused)
 }
 
 /* Returns the kernel that leat chooses to copy a dense layout with permuted dimensions. order: the order of the
- * destination's dimensions on the source. */
-static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t *size, const unsigned *order,
-                              struct leati_gpu_layout *gpu)
+ * destination's dimensions on the source. sort: the sort of kernel to take, or NULL for the best. */
+static const char *chosen_for(const char *sort, unsigned unit_bytes, unsigned dims, const uint64_t *size,
+                              const unsigned *order, struct leati_gpu_layout *gpu)
 {
     struct leati_canonical canonical = {.dims = dims, .unit_bytes = unit_bytes, .index_dim = -1};
     int64_t step = unit_bytes;
@@ -217,12 +253,17 @@ static const char *chosen_for(unsigned unit_bytes, unsigned dims, const uint64_t
         canonical.src_stride[order[k]] = step;
         step *= (int64_t)size[order[k]];
     }
-    leati_gpu_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, gpu);
+    if (!sort)
+        leati_gpu_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, gpu);
+    else
+        assert_true(leati_gpu_layout_make_as(&canonical, sort, gpu));
     return gpu->kernel;
 }
 
+#define MADE_AS(sort, unit, dims, sizes, order, gpu)                                                              \
+    chosen_for(sort, unit, dims, (const uint64_t[])sizes, (const unsigned[])order, gpu)
 #define CHOSEN(unit, dims, sizes, order, gpu)                                                                     \
-    chosen_for(unit, dims, (const uint64_t[])sizes, (const unsigned[])order, gpu)
+    chosen_for(NULL, unit, dims, (const uint64_t[])sizes, (const unsigned[])order, gpu)
 #define LIST(...)                                                                                                 \
     {                                                                                                             \
         __VA_ARGS__                                                                                               \
@@ -254,7 +295,18 @@ static void kernels_are_chosen(void **unused)
      * tiles. */
     assert_string_equal(CHOSEN(4, 4, LIST(64, 16, 2048, 8), LIST(0, 2, 1, 3), &gpu), "leat_layout_rows_4");
     assert_string_equal(CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_4");
-    assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
+    assert_string_equal(CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu), "leat_layout_split_1");
+    assert_int_equal(gpu.task.odd_src + gpu.task.odd_dst, 0);
+    assert_int_equal(1 << gpu.task.gang_bits, 128);
+    assert_string_equal(CHOSEN(1, 3, LIST(225, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_split_1");
+    assert_int_equal(1 << gpu.task.gang_bits, 16);
+    assert_string_equal(CHOSEN(1, 3, LIST(100, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
+    assert_string_equal(CHOSEN(1, 2, LIST(16, 1000000), LIST(1, 0), &gpu), "leat_layout_join_wide_1");
+    assert_int_equal(1 << gpu.task.gang_bits, 64);
+    assert_string_equal(CHOSEN(2, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_join_2");
+    assert_string_equal(CHOSEN(2, 3, LIST(3, 50175, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_single_2");
+    assert_string_equal(CHOSEN(2, 2, LIST(1000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_2");
+    MADE_AS("nd-tile", 1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
     assert_int_equal(gpu.task.read.word_units, 4);
     assert_int_equal(gpu.task.write.word_units, 4);
     assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_4");
@@ -266,11 +318,11 @@ static void kernels_are_chosen(void **unused)
      * form an ND tile. */
     for (unsigned k = 0; k < 24; k++)
         order[k] = 23 - k;
-    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
+    assert_string_equal(chosen_for(NULL, 8, 24, twos, order, &gpu), "leat_layout_transpose_wide_8");
     for (unsigned k = 0; k < 24; k++)
         order[k] = (k + 3) % 24;
     order[0] = 1, order[22] = 3;
-    assert_string_equal(chosen_for(8, 24, twos, order, &gpu), "leat_layout_nd_tile_8");
+    assert_string_equal(chosen_for(NULL, 8, 24, twos, order, &gpu), "leat_layout_nd_tile_8");
 }
 
 /* ---- offsets that need more than 31 bits ---- */
@@ -439,23 +491,56 @@ static void nd_tiles_access_few_banks_twice(void **unused)
     struct leati_gpu_layout gpu;
 
     (void)unused;
-    CHOSEN(4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
+    MADE_AS("nd-tile", 4, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(4, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
+    MADE_AS("nd-tile", 4, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(1, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
+    MADE_AS("nd-tile", 1, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
+    assert_string_equal(CHOSEN(1, 2, LIST(16, 1000000), LIST(1, 0), &gpu), "leat_layout_join_wide_1");
+    assert_int_equal(1 << gpu.task.gang_bits, 64);
+    assert_string_equal(CHOSEN(2, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_join_2");
+    assert_string_equal(CHOSEN(2, 3, LIST(3, 50175, 64), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_single_2");
+    assert_string_equal(CHOSEN(2, 2, LIST(1000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_2");
+    MADE_AS("nd-tile", 1, 3, LIST(50176, 3, 64), LIST(1, 0, 2), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(1, 3, LIST(3136, 32, 640), LIST(1, 0, 2), &gpu);
+    MADE_AS("nd-tile", 1, 3, LIST(3136, 32, 640), LIST(1, 0, 2), &gpu);
     assert_string_equal(gpu.kernel, "leat_layout_nd_tile_1");
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(1, 3, LIST(3, 4096, 4096), LIST(0, 2, 1), &gpu);
+    MADE_AS("nd-tile", 1, 3, LIST(3, 4096, 4096), LIST(0, 2, 1), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu);
+    MADE_AS("nd-tile", 4, 2, LIST(100000000, 2), LIST(1, 0), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
-    CHOSEN(4, 2, LIST(2, 100000000), LIST(1, 0), &gpu);
+    MADE_AS("nd-tile", 4, 2, LIST(2, 100000000), LIST(1, 0), &gpu);
     assert_in_range(nd_tile_asks(&gpu), 1, 2);
+}
+
+/* Checks that eight threads, which the hardware serves at a time, access different banks when they access words of
+ * their own groups of pixels. With even numbers of channels, some words of neighbouring threads along the pixels
+ * may share banks, but only two at a time. */
+static void pixels_access_few_banks_twice(void **unused)
+{
+    (void)unused;
+    for (uint64_t channels = 2; channels <= LEATI_PIXEL_CHANNELS; channels++) {
+        struct leati_gpu_layout gpu;
+        uint32_t place[8], shift, mask;
+
+        MADE_AS("pixels", 1, 2, LIST(1 << 20, channels), LIST(1, 0), &gpu);
+        shift = gpu.task.swizzle_shift, mask = gpu.task.swizzle_mask;
+        for (uint32_t first = 0; first < gpu.block.x; first += 8)
+            for (uint32_t k = 0; k < channels; k++) {
+                for (uint32_t t = 0; t < 8; t++)
+                    place[t] = 16 * leati_pixel_place((uint32_t)channels, shift, mask, first + t, k);
+                assert_int_equal(times_asked(place, 8, 16), 1);
+            }
+        for (uint32_t first = 0; first < gpu.block.x * channels; first += 8) {
+            for (uint32_t t = 0; t < 8; t++)
+                place[t] =
+                    16 * leati_pixel_place((uint32_t)channels, shift, mask, (first + t) / (uint32_t)channels,
+                                           (first + t) % (uint32_t)channels);
+            assert_in_range(times_asked(place, 8, 16), 1, 2);
+        }
+    }
 }
 
 /* ---- the example kernels of a transpose ---- */
@@ -488,10 +573,13 @@ static void steps_transpose(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_layouts_are_copied),       cmocka_unit_test(kernels_are_chosen),
-        cmocka_unit_test(huge_layouts_are_counted),        cmocka_unit_test(tiles_meet_no_bank_twice),
-        cmocka_unit_test(nd_tiles_access_few_banks_twice), cmocka_unit_test(steps_transpose)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_layouts_are_copied),
+                                       cmocka_unit_test(kernels_are_chosen),
+                                       cmocka_unit_test(huge_layouts_are_counted),
+                                       cmocka_unit_test(tiles_meet_no_bank_twice),
+                                       cmocka_unit_test(nd_tiles_access_few_banks_twice),
+                                       cmocka_unit_test(pixels_access_few_banks_twice),
+                                       cmocka_unit_test(steps_transpose)};
 
     cases_begin(argc, argv, "unit_layout_gpu", 1000);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
