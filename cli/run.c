@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--] PROGRAM [ARGUMENT]...\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
     "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
@@ -36,7 +36,9 @@ const char cli_run_help[] =
     "Options:\n"
     "  --report FILE  writes the table to FILE\n"
     "  --log          only observes: the driver makes all copies, and the table says which leat would have made\n"
-    "  --least BYTES  leat makes copies from this size on, such as 4M; without it from 16 MiB on\n"
+    "  --least BYTES  leat makes copies from this size on, such as 4M, also while processors are busy; without it from\n"
+    "                 16 MiB on\n"
+    "  --pinned       leat allocates pinned memory from 8 MiB on; children of fork() get a copy of it\n"
     "  --device cpu:N runs the program on this CPU device instead of a GPU; there is no table\n"
     "  --help         this text\n\n"
     "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
@@ -49,6 +51,7 @@ struct run_options {
     uint64_t least_bytes; /* of the shortest copy that leat makes; 0: the default */
     const char *device;   /* a CPU device instead of a GPU; NULL: none */
     bool observe;
+    bool pinned; /* leat allocates pinned memory */
     char **program;
 };
 
@@ -108,7 +111,7 @@ static bool set_environment(const struct run_options *options, const char *table
 {
     char library[PATH_MAX], least[24];
 
-    snprintf(least, sizeof least, "%" PRIu64, options->least_bytes ? options->least_bytes : RUN_LEAST_BYTES);
+    snprintf(least, sizeof least, "%" PRIu64, options->least_bytes);
     if (!run_find_library(library, sizeof library)) {
         cli_complain("run: libleat-run.so is neither beside the command nor where libraries are installed (%s); "
                      "install leat again",
@@ -116,7 +119,8 @@ static bool set_environment(const struct run_options *options, const char *table
         return false;
     }
     return set_preload(library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
-           setenv(RUN_LEAST_VARIABLE, least, 1) == 0 &&
+           (options->least_bytes ? setenv(RUN_LEAST_VARIABLE, least, 1) : unsetenv(RUN_LEAST_VARIABLE)) == 0 &&
+           setenv(RUN_PINNED_VARIABLE, options->pinned ? "1" : "0", 1) == 0 &&
            (options->observe ? setenv(RUN_MODE_VARIABLE, RUN_MODE_LOG, 1) : unsetenv(RUN_MODE_VARIABLE)) == 0;
 }
 
@@ -281,9 +285,13 @@ static int run(const struct run_options *options)
 int cli_run(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"report", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
-        {"least", required_argument, NULL, 'm'},  {"log", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+        {"report", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'},
+        {"least", required_argument, NULL, 'm'},
+        {"log", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {"pinned", no_argument, NULL, 'p'},
+        {NULL, 0, NULL, 0},
     };
     struct run_options wanted = {0};
     const char *end;
@@ -307,6 +315,9 @@ int cli_run(int argc, char **argv)
         case 'l':
             wanted.observe = true;
             break;
+        case 'p':
+            wanted.pinned = true;
+            break;
         case 'h':
             fputs(cli_run_help, stdout);
             return CLI_OK;
@@ -328,10 +339,10 @@ int cli_run(int argc, char **argv)
             wanted.device);
         return CLI_USAGE;
     }
-    if (wanted.report || wanted.observe || wanted.least_bytes) {
+    if (wanted.report || wanted.observe || wanted.least_bytes || wanted.pinned) {
         cli_complain(
-            "run: --device has no table and copies nothing through leat's threads; leave out --report, --log "
-            "and --least");
+            "run: --device has no table and copies nothing through leat's threads; leave out --report, --log, "
+            "--least and --pinned");
         return CLI_USAGE;
     }
     return run_on_cpu(&wanted);

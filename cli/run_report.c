@@ -55,7 +55,12 @@ static bool add_row(struct table *table, enum run_call call, enum run_outcome ou
                                            outcome_names[outcome]});
 }
 
-static bool fill(struct table *rows, const struct run_table *table, unsigned *count, struct sum *by_leat)
+/* What went through leat, or would have. */
+struct by_leat {
+    struct sum copies, pinned;
+};
+
+static bool fill(struct table *rows, const struct run_table *table, unsigned *count, struct by_leat *by_leat)
 {
     bool fine = true;
 
@@ -66,9 +71,11 @@ static bool fill(struct table *rows, const struct run_table *table, unsigned *co
             if (!sum.calls)
                 continue;
             ++*count;
-            if (outcome == RUN_OUTCOME_LEAT || outcome == RUN_OUTCOME_OBSERVED) {
-                by_leat->calls += sum.calls;
-                by_leat->bytes += sum.bytes;
+            if ((outcome == RUN_OUTCOME_LEAT || outcome == RUN_OUTCOME_OBSERVED) && call != RUN_CALL_FREE_HOST) {
+                struct sum *total = call < RUN_CALL_COPIES ? &by_leat->copies : &by_leat->pinned;
+
+                total->calls += sum.calls;
+                total->bytes += sum.bytes;
             }
             fine = add_row(rows, call, outcome, &sum);
         }
@@ -102,8 +109,8 @@ bool run_print_report(FILE *out, const struct run_table *table, bool observed, c
                                                   {.name = "GB/S", .right = true},
                                                   {.name = "THROUGH", .wrap = TABLE_WRAP_REST}};
     unsigned processes = atomic_load_explicit(&table->processes, memory_order_relaxed), count = 0;
-    struct sum by_leat = {0};
-    char title[200], bytes[TEXT_MAX];
+    struct by_leat by_leat = {0};
+    char title[300], bytes[TEXT_MAX], pinned[100] = "";
     struct table *rows;
     bool fine;
 
@@ -117,9 +124,14 @@ bool run_print_report(FILE *out, const struct run_table *table, bool observed, c
     }
     rows = table_create(columns, sizeof columns / sizeof columns[0]);
     fine = rows && fill(rows, table, &count, &by_leat);
-    snprintf(title, sizeof title, "leat: run: %u process%s with CUDA; %llu cop%s, %s, %s through leat", processes,
-             processes == 1 ? "" : "es", (unsigned long long)by_leat.calls, by_leat.calls == 1 ? "y" : "ies",
-             text_bytes(bytes, by_leat.bytes), observed ? "would go" : "went");
+    if (by_leat.pinned.calls)
+        snprintf(pinned, sizeof pinned, " and %llu pinned allocation%s, %s,",
+                 (unsigned long long)by_leat.pinned.calls, by_leat.pinned.calls == 1 ? "" : "s",
+                 text_bytes(bytes, by_leat.pinned.bytes));
+    snprintf(title, sizeof title, "leat: run: %u process%s with CUDA; %llu cop%s, %s,%s %s through leat",
+             processes, processes == 1 ? "" : "es", (unsigned long long)by_leat.copies.calls,
+             by_leat.copies.calls == 1 ? "y" : "ies", text_bytes(bytes, by_leat.copies.bytes), pinned,
+             observed ? "would go" : "went");
     table_set_file(out);
     if (count)
         fine = fine && table_print(rows, title, TABLE_PLAIN);

@@ -130,6 +130,13 @@ bool dropin_only_observes(void)
     return value == 2;
 }
 
+bool dropin_serves_pinned(void)
+{
+    const char *text = secure_getenv(RUN_PINNED_VARIABLE);
+
+    return text && text[0] == '1';
+}
+
 uint64_t dropin_least_bytes(void)
 {
     /* 0: not known yet. Relaxed: every thread finds the same value. */
@@ -144,6 +151,11 @@ uint64_t dropin_least_bytes(void)
         atomic_store_explicit(&known, value, memory_order_relaxed);
     }
     return value;
+}
+
+bool dropin_least_is_chosen(void)
+{
+    return secure_getenv(RUN_LEAST_VARIABLE) != NULL;
 }
 
 uint64_t dropin_clock_ns(void)

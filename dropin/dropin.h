@@ -28,8 +28,13 @@ typedef struct CUstream_st *cu_stream;
 
 enum {
     CU_SUCCESS = 0,
+    CU_INVALID_VALUE = 1,
     CU_NOT_INITIALIZED = 3,
     CU_NOT_FOUND = 500,
+    CU_ALREADY_REGISTERED = 712,
+    CU_NOT_REGISTERED = 713,
+    CU_CAPTURE_UNSUPPORTED = 900,
+    CU_CAPTURE_INVALIDATED = 901,
 
     CU_MEMORY_HOST = 1,
     CU_MEMORY_DEVICE = 2,
@@ -74,6 +79,7 @@ struct dropin_driver {
     cu_result (*stream_capturing)(cu_stream, int *);
     cu_result (*capture_mode)(int *);
     cu_result (*primary_state)(cu_device, unsigned *, int *);
+    cu_result (*host_device_pointer)(cu_address *, void *, unsigned);
     bool complete; /* no function is missing */
 };
 
@@ -102,11 +108,26 @@ void dropin_count_message(const char *message);
 /* Returns true if the command only observes (leat run --log). */
 bool dropin_only_observes(void);
 
+/* Returns true if leat serves pinned allocations. */
+bool dropin_serves_pinned(void);
+
 /* Returns the bytes of the shortest copy that leat makes. Shorter ones are passed through without a question to
  * the driver. */
 uint64_t dropin_least_bytes(void);
 
+/* Returns true if the user has chosen that size. */
+bool dropin_least_is_chosen(void);
+
 uint64_t dropin_clock_ns(void);
+
+/* ---- busy.c ---- */
+
+/* Returns true if so many processors are busy that a copy of so many bytes by leat would be slower than the
+ * driver's. Returns false if the user has chosen which copies leat makes. */
+bool dropin_is_busy(uint64_t bytes);
+
+/* leat has made a copy. */
+void dropin_copy_ended(void);
 
 /* ---- serve.c ---- */
 
@@ -118,6 +139,10 @@ struct dropin_copy {
     size_t dst_pitch, src_pitch;
     cu_stream stream;
     bool sync;                   /* the call that waits, and first waits for earlier work of the stream */
+    /* A batch: its copies; bytes is their sum. 0 copies: this is none. */
+    const cu_address *batch_dsts, *batch_srcs;
+    const size_t *batch_sizes;
+    size_t batch_count;
     bool dst_host, src_host;     /* the caller has said that this side is in host memory ... */
     bool dst_device, src_device; /* ... or in device memory; neither: find out */
 };
@@ -125,6 +150,12 @@ struct dropin_copy {
 /* Makes the copy through leat if leat may and can make it. Returns RUN_OUTCOME_LEAT if the copy was made, and
  * otherwise the reason why the driver must make it. */
 enum run_outcome dropin_serve(const struct dropin_copy *copy);
+
+/* Returns the engine, which the first call loads, or NULL if it cannot be loaded. */
+const struct engine *dropin_engine(void);
+
+/* Returns true in a child of fork() whose parent had begun to use leat, which leat cannot serve. */
+bool dropin_is_forked(void);
 
 /* Note changes of the program's references to a device's primary context. The last release and a reset first close
  * leat's device, which has a reference too. */

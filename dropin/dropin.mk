@@ -18,7 +18,7 @@ $(run_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
 $(run_engine_obj): dropin/engine.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) -Iinclude -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) -Iinclude -Isrc -MMD -MP -c $< -o $@
 
 # The versions of dlsym() that glibc has on this machine (lookup.c).
 $(BUILD)/libleat-run.map: dropin/run.map $(BUILD)/flags

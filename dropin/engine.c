@@ -3,9 +3,13 @@
  */
 #include "engine.h"
 
+#include "base/fresh_pages.h"
+
 #include <leat/leat.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES_MOST 64
@@ -65,6 +69,24 @@ static leat_status wait_for_earlier(leat_device *device, leat_stream *stream)
     return status;
 }
 
+/* Makes a batch, and waits for it. The driver waits in such a call too until the stream reaches it. */
+static leat_status copy_batch(leat_stream *stream, const struct engine_copy *copy)
+{
+    leat_copy_op *ops = malloc(copy->batch_count * sizeof *ops);
+    leat_status status;
+
+    if (!ops)
+        return LEAT_ERROR_HOST_MEMORY;
+    for (size_t i = 0; i < copy->batch_count; i++)
+        ops[i] = (leat_copy_op){(void *)(uintptr_t)copy->batch_dsts[i],
+                                (const void *)(uintptr_t)copy->batch_srcs[i], copy->batch_sizes[i]};
+    status = leat_copy_batch(stream, ops, copy->batch_count);
+    if (status == LEAT_OK)
+        status = leat_stream_synchronize(stream);
+    free(ops);
+    return status;
+}
+
 static leat_status copy_in_stream(leat_device *device, leat_stream *stream, const struct engine_copy *copy)
 {
     leat_copy_region region = {.width_bytes = copy->bytes,
@@ -74,6 +96,8 @@ static leat_status copy_in_stream(leat_device *device, leat_stream *stream, cons
                                .src_pitch_bytes = copy->src_pitch};
     leat_status status = LEAT_OK;
 
+    if (copy->batch_count)
+        return copy_batch(stream, copy);
     if (copy->sync && copy->in)
         status = wait_for_earlier(device, stream);
     if (status == LEAT_OK)
@@ -162,5 +186,19 @@ static void close_slot(int device)
     pthread_rwlock_unlock(&slot->gate);
 }
 
+/* Pages are on the node of the calling thread, as those of the driver's calls. */
+static void *map_pages(size_t bytes, char *message, size_t message_bytes)
+{
+    unsigned processor, node = 0;
+    void *memory = NULL;
+    bool hopeless;
+
+    if (leati_fresh_map(bytes, getcpu(&processor, &node) == 0 ? (int)node : -1, &memory, &hopeless) != LEAT_OK) {
+        (void)fail(ENGINE_FAILED, message, message_bytes);
+        return NULL;
+    }
+    return memory;
+}
+
 __attribute__((visibility("default"))) extern const struct engine leat_run_engine;
-const struct engine leat_run_engine = {ENGINE_VERSION, copy, close_slot};
+const struct engine leat_run_engine = {ENGINE_VERSION, copy, close_slot, map_pages, leati_fresh_unmap};

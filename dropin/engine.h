@@ -1,14 +1,17 @@
 /*
- * engine.h - what libleat-run-engine offers to libleat-run: copies by leat in a stream of the program's own.
+ * engine.h - what libleat-run-engine offers to libleat-run: copies by leat in a stream of the program's own, and
+ * populated memory.
  */
 #ifndef DROPIN_ENGINE_H
 #define DROPIN_ENGINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define ENGINE_SYMBOL "leat_run_engine"
-#define ENGINE_VERSION 1
+#define ENGINE_VERSION 2
+#define ENGINE_PAGES_BYTES ((size_t)2 << 20) /* map() maps whole multiples */
 
 enum engine_result {
     ENGINE_DONE,
@@ -23,6 +26,11 @@ struct engine_copy {
     void *dst;
     const void *src;
     size_t bytes, rows, dst_pitch, src_pitch;
+    /* A batch: its copies, all in one direction; dst, src and bytes are those of the first. 0 copies: this is
+     * none. */
+    const uint64_t *batch_dsts, *batch_srcs;
+    const size_t *batch_sizes;
+    size_t batch_count;
     bool in;   /* into the device */
     bool sync; /* wait for earlier work of the stream before the source is read, and for the copy */
 };
@@ -35,6 +43,10 @@ struct engine {
     enum engine_result (*copy)(const struct engine_copy *copy, char *message, size_t message_bytes);
     /* Closes leat's device, and with it its reference to the primary context. The next copy opens it again. */
     void (*close)(int device);
+    /* Maps memory and populates it with several threads. Returns NULL with a
+     * message if that fails, and if the system could then run out of memory. */
+    void *(*map)(size_t bytes, char *message, size_t message_bytes);
+    void (*unmap)(void *memory, size_t bytes);
 };
 
 #endif

@@ -110,6 +110,7 @@ static void find_all(struct found *found, void *library)
     find(found, library, "cuStreamIsCapturing", &found->driver.stream_capturing);
     find(found, library, "cuThreadExchangeStreamCaptureMode", &found->driver.capture_mode);
     find(found, library, "cuDevicePrimaryCtxGetState", &found->driver.primary_state);
+    find(found, library, "cuMemHostGetDevicePointer_v2", &found->driver.host_device_pointer);
 }
 
 static void publish(const struct found *found)

@@ -27,7 +27,11 @@
     X(cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, 0)                                                     \
     X(cuMemcpy2DUnaligned_v2_ptds, "cuMemcpy2DUnaligned", 7000, 1)                                                \
     X(cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, 0)                                                             \
-    X(cuMemcpy2DAsync_v2_ptsz, "cuMemcpy2DAsync", 7000, 1)
+    X(cuMemcpy2DAsync_v2_ptsz, "cuMemcpy2DAsync", 7000, 1)                                                        \
+    X(cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, 0)                                                         \
+    X(cuMemcpyBatchAsync_ptsz, "cuMemcpyBatchAsync", 12080, 1)                                                    \
+    X(cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000, 0)                                                      \
+    X(cuMemcpyBatchAsync_v2_ptsz, "cuMemcpyBatchAsync", 13000, 1)
 
 /* cuInit() tells that the process uses CUDA; the others end and begin the life of the context that leat shares. */
 #define DROPIN_OTHER_LIST(X)                                                                                      \
@@ -40,7 +44,17 @@
     X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0)                                                \
     X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0)
 
-#define DROPIN_NAME_LIST(X) DROPIN_COPY_LIST(X) DROPIN_OTHER_LIST(X)
+/* Pinned memory. The first version of cuMemAllocHost() has other parameters. */
+#define DROPIN_PINNED_LIST(X)                                                                                     \
+    X(cuMemHostAlloc, "cuMemHostAlloc", 2020, 0)                                                                  \
+    X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, 0)                                                               \
+    X(cuMemFreeHost, "cuMemFreeHost", 2000, 0)                                                                    \
+    X(cuMemHostGetFlags, "cuMemHostGetFlags", 2030, 0)                                                            \
+    X(cuMemHostRegister, "cuMemHostRegister", 4000, 0)                                                            \
+    X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, 0)                                                         \
+    X(cuMemHostUnregister, "cuMemHostUnregister", 4000, 0)
+
+#define DROPIN_NAME_LIST(X) DROPIN_COPY_LIST(X) DROPIN_OTHER_LIST(X) DROPIN_PINNED_LIST(X)
 
 enum dropin_name {
 #define DROPIN_NAME(symbol, base, version, per_thread) DROPIN_##symbol,

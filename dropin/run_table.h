@@ -15,14 +15,25 @@
 #define RUN_TABLE_VARIABLE "LEATRUN_TABLE" /* the path of the table */
 #define RUN_MODE_VARIABLE "LEATRUN_MODE"   /* RUN_MODE_LOG: observe only; anything else: serve */
 #define RUN_MODE_LOG "log"
-#define RUN_LEAST_VARIABLE "LEAT_RUN_LEAST" /* bytes of the shortest copy that leat makes */
+#define RUN_LEAST_VARIABLE "LEAT_RUN_LEAST" /* bytes of the shortest copy that leat makes; unset: the default */
 
 /* Its default. Below, PyTorch's copies were slower than the driver's at 1 MiB and in part at 4 MiB
  * (docs/drop-in.md). */
 #define RUN_LEAST_BYTES (UINT64_C(16) << 20)
 
+#define RUN_PINNED_VARIABLE "LEATRUN_PINNED" /* "1": leat serves pinned allocations */
+
+/* The default for batches, whose copies the driver makes one by one. */
+#define RUN_BATCH_LEAST_BYTES ((uint64_t)4 << 20)
+
+/* For tests: a file in the place of /proc/loadavg. */
+#define RUN_LOAD_VARIABLE "LEATRUN_LOADAVG"
+
+/* The shortest pinned allocation that leat makes. */
+#define RUN_PINNED_LEAST_BYTES ((size_t)8 << 20)
+
 /* Changes with the layout of the table, so that a library of another version does not write to it. */
-#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c01)
+#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c02)
 
 /* The kinds of calls: the driver's names without the suffixes of versions and default streams. */
 #define RUN_CALL_LIST(X)                                                                                          \
@@ -34,25 +45,35 @@
     X(COPY_ASYNC, "cuMemcpyAsync")                                                                                \
     X(COPY_2D, "cuMemcpy2D")                                                                                      \
     X(COPY_2D_UNALIGNED, "cuMemcpy2DUnaligned")                                                                   \
-    X(COPY_2D_ASYNC, "cuMemcpy2DAsync")
+    X(COPY_2D_ASYNC, "cuMemcpy2DAsync")                                                                           \
+    X(BATCH_ASYNC, "cuMemcpyBatchAsync")                                                                          \
+    X(HOST_ALLOC, "cuMemHostAlloc")                                                                               \
+    X(ALLOC_HOST, "cuMemAllocHost")                                                                               \
+    X(FREE_HOST, "cuMemFreeHost")
 
 /* Where a call went: through leat, or to the driver, with the reason. */
 #define RUN_OUTCOME_LIST(X)                                                                                       \
     X(LEAT, "leat")                                                                                               \
-    X(OBSERVED, "driver: --log only observes; leat would have made the copy")                                     \
+    X(OBSERVED, "driver: --log only observes; leat would have served the call")                                   \
     X(SHORT, "driver: too short for leat to be faster")                                                           \
     X(PINNED, "driver: the host side is pinned or registered")                                                    \
     X(MANAGED, "driver: managed memory")                                                                          \
     X(ON_DEVICE, "driver: both sides are on a device")                                                            \
     X(ON_HOST, "driver: both sides are in host memory")                                                           \
     X(ARRAY, "driver: a side is an array, or the rows are short or overlap")                                      \
+    X(BUSY, "driver: most processors were busy, so leat would not have been faster")                              \
+    X(BATCH, "driver: a batch with a mistake, or of copies in both directions")                                   \
     X(OTHER_DEVICE, "driver: the device side is not plain memory of the current device")                          \
     X(CAPTURE, "driver: a stream is capturing")                                                                   \
     X(CONTEXT, "driver: the context is not the device's primary one")                                             \
     X(FORKED, "driver: the process was forked after its parent had begun to copy through leat")                   \
     X(OLD_DRIVER, "driver: it lacks functions that leat needs")                                                   \
     X(NO_LEAT, "driver: leat did not start")                                                                      \
-    X(FAILED, "driver: leat could not make the copy")
+    X(FAILED, "driver: leat could not make the copy")                                                             \
+    X(FAILED_ALLOC, "driver: leat could not make the allocation")                                                 \
+    X(NO_PINNED, "driver: leat run was called without --pinned")                                                  \
+    X(WRITE_COMBINED, "driver: write-combined memory")                                                            \
+    X(NO_CONTEXT, "driver: no context is current")
 
 enum run_call {
 #define RUN_CALL(id, name) RUN_CALL_##id,
@@ -60,6 +81,9 @@ enum run_call {
 #undef RUN_CALL
         RUN_CALLS
 };
+
+/* The first call in the list that is no copy. */
+#define RUN_CALL_COPIES RUN_CALL_HOST_ALLOC
 
 enum run_outcome {
 #define RUN_OUTCOME(id, text) RUN_OUTCOME_##id,

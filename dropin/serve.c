@@ -80,9 +80,9 @@ static const struct engine *load(void)
     return NULL;
 }
 
-/* Returns the engine, which the first call loads, or NULL. Takes no lock, because another thread may come here
+/* Takes no lock, because another thread may come here
  * with the loader's lock, from the constructor of a library. Two threads may load the same library. */
-static const struct engine *get_engine(void)
+const struct engine *dropin_engine(void)
 {
     /* Acquire: makes the loaded library visible. */
     const struct engine *found = atomic_load_explicit(&engine, memory_order_acquire);
@@ -95,6 +95,11 @@ static const struct engine *get_engine(void)
     if (found)
         atomic_store_explicit(&engine, found, memory_order_release);
     return found;
+}
+
+bool dropin_is_forked(void)
+{
+    return atomic_load_explicit(&is_forked, memory_order_relaxed);
 }
 
 /* ---- primary contexts ---- */
@@ -113,7 +118,7 @@ static void close_device(cu_device device)
 {
     const struct engine *found = atomic_load_explicit(&engine, memory_order_acquire);
 
-    if (!found || atomic_load_explicit(&is_forked, memory_order_relaxed))
+    if (!found || dropin_is_forked())
         return;
     dropin_inside++;
     found->close(device);
@@ -224,6 +229,27 @@ static enum run_outcome classify(const struct dropin_copy *copy, cu_context cont
     return RUN_OUTCOME_LEAT;
 }
 
+/* The same for all copies of a batch, which must have one direction. */
+static enum run_outcome classify_batch(const struct dropin_copy *copy, cu_context context, cu_device device,
+                                       bool *in)
+{
+    for (size_t i = 0; i < copy->batch_count; i++) {
+        struct dropin_copy one = {.dst = (void *)(uintptr_t)copy->batch_dsts[i],
+                                  .src = (const void *)(uintptr_t)copy->batch_srcs[i],
+                                  .bytes = copy->batch_sizes[i],
+                                  .rows = 1};
+        bool one_in;
+        enum run_outcome outcome = classify(&one, context, device, &one_in);
+
+        if (outcome != RUN_OUTCOME_LEAT)
+            return outcome;
+        if (i && one_in != *in)
+            return RUN_OUTCOME_BATCH;
+        *in = one_in;
+    }
+    return RUN_OUTCOME_LEAT;
+}
+
 /* ---- copies ---- */
 
 /* Makes the copy. The calls of leat must not end a capture of another stream, which the driver does when a thread
@@ -242,6 +268,7 @@ static enum run_outcome hand_over(const struct engine *made_by, const struct eng
     (void)dropin_driver.capture_mode(&mode);
     switch (result) {
     case ENGINE_DONE:
+        dropin_copy_ended();
         return RUN_OUTCOME_LEAT;
     case ENGINE_OTHER_CONTEXT:
         return RUN_OUTCOME_CONTEXT;
@@ -273,7 +300,7 @@ static enum run_outcome serve(const struct dropin_copy *copy)
 
     if (!dropin_driver.complete)
         return RUN_OUTCOME_OLD_DRIVER;
-    if (atomic_load_explicit(&is_forked, memory_order_relaxed))
+    if (dropin_is_forked())
         return RUN_OUTCOME_FORKED;
     if (has_pinned_host(copy, &outcome))
         return outcome;
@@ -282,21 +309,33 @@ static enum run_outcome serve(const struct dropin_copy *copy)
         return RUN_OUTCOME_CONTEXT;
     if (dropin_driver.stream_capturing(copy->stream, &capturing) != CU_SUCCESS || capturing != CU_CAPTURE_NONE)
         return RUN_OUTCOME_CAPTURE;
-    outcome = classify(copy, context, device, &work.in);
+    outcome = copy->batch_count ? classify_batch(copy, context, device, &work.in)
+                                : classify(copy, context, device, &work.in);
     if (outcome != RUN_OUTCOME_LEAT)
         return outcome;
     /* leat retains the primary context and would create it where the program uses only contexts of its own. */
     if (dropin_driver.primary_state(device, &flags, &active) != CU_SUCCESS || !active)
         return RUN_OUTCOME_CONTEXT;
+    if (dropin_is_busy((uint64_t)copy->bytes * copy->rows))
+        return RUN_OUTCOME_BUSY;
     if (dropin_only_observes())
         return RUN_OUTCOME_OBSERVED;
     dropin_inside++;
-    made_by = get_engine();
+    made_by = dropin_engine();
     dropin_inside--;
     if (!made_by || atomic_load_explicit(&has_failed, memory_order_relaxed))
         return RUN_OUTCOME_NO_LEAT;
     work.device = device;
     work.context = context;
+    if (copy->batch_count) {
+        work.batch_dsts = copy->batch_dsts;
+        work.batch_srcs = copy->batch_srcs;
+        work.batch_sizes = copy->batch_sizes;
+        work.batch_count = copy->batch_count;
+        work.dst = (void *)(uintptr_t)copy->batch_dsts[0];
+        work.src = (const void *)(uintptr_t)copy->batch_srcs[0];
+        work.bytes = copy->batch_sizes[0];
+    }
     return hand_over(made_by, &work);
 }
 

@@ -20,6 +20,15 @@ DROPIN_EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device);
 DROPIN_EXPORT cu_result cuDevicePrimaryCtxReset(cu_device device);
 DROPIN_EXPORT cu_result cuDevicePrimaryCtxReset_v2(cu_device device);
 
+/* pinned.c */
+DROPIN_EXPORT cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags);
+DROPIN_EXPORT cu_result cuMemAllocHost_v2(void **ptr, size_t bytes);
+DROPIN_EXPORT cu_result cuMemFreeHost(void *ptr);
+DROPIN_EXPORT cu_result cuMemHostGetFlags(unsigned *flags, void *ptr);
+DROPIN_EXPORT cu_result cuMemHostRegister(void *ptr, size_t bytes, unsigned flags);
+DROPIN_EXPORT cu_result cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags);
+DROPIN_EXPORT cu_result cuMemHostUnregister(void *ptr);
+
 /* copies.c */
 DROPIN_EXPORT cu_result cuMemcpyHtoD_v2(cu_address dst, const void *src, size_t bytes);
 DROPIN_EXPORT cu_result cuMemcpyHtoD_v2_ptds(cu_address dst, const void *src, size_t bytes);
@@ -39,5 +48,14 @@ DROPIN_EXPORT cu_result cuMemcpy2DUnaligned_v2(const struct cu_copy_2d *copy);
 DROPIN_EXPORT cu_result cuMemcpy2DUnaligned_v2_ptds(const struct cu_copy_2d *copy);
 DROPIN_EXPORT cu_result cuMemcpy2DAsync_v2(const struct cu_copy_2d *copy, cu_stream stream);
 DROPIN_EXPORT cu_result cuMemcpy2DAsync_v2_ptsz(const struct cu_copy_2d *copy, cu_stream stream);
+
+/* batch.c */
+#define DROPIN_BATCH                                                                                              \
+    const cu_address *dsts, const cu_address *srcs, const size_t *sizes, size_t count, const void *attributes,    \
+        const size_t *first, size_t attribute_count
+DROPIN_EXPORT cu_result cuMemcpyBatchAsync(DROPIN_BATCH, size_t *failed, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyBatchAsync_ptsz(DROPIN_BATCH, size_t *failed, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyBatchAsync_v2(DROPIN_BATCH, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyBatchAsync_v2_ptsz(DROPIN_BATCH, cu_stream stream);
 
 #endif

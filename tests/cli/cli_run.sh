@@ -39,7 +39,7 @@ both() {
     with "$driver" "$client" "$@" >"$work/plain" 2>"$work/err"
     code=$?
     [ $code -eq "$wanted" ] || fail "$asked without leat: exit status $code instead of $wanted"
-    with "$driver" "$leat" run --least 1M --report "$work/report" -- "$client" "$@" >"$work/out" 2>"$work/err"
+    with "$driver" "$leat" run --least 1M --pinned --report "$work/report" -- "$client" "$@" >"$work/out" 2>"$work/err"
     code=$?
     [ $code -eq "$wanted" ] || fail "$asked: exit status $code instead of $wanted"
     cmp -s "$work/plain" "$work/out" || {
@@ -161,7 +161,7 @@ for driver in fake names; do
     has '^cuMemcpyHtoD  *12  *3.0 MiB  *-  *- driver: too short for leat'
     has '^cuMemcpyDtoHAsync  *12  *51.0 MiB  *[0-9.]*  *[0-9.]* leat$'
     both 0 $driver client_linked linked order
-    has '; 36 copies, 324.0 MiB, went through leat$'
+    has '; 36 copies, 324.0 MiB, and 1 pinned allocation, 9.0 MiB, went through leat$'
     both 0 $driver client proc2_thread copies
     both 0 $driver client dlsym rows
     has '^cuMemcpy2D  .* leat$'
@@ -175,6 +175,23 @@ for driver in fake names; do
     has '^cuMemcpy  .* driver: both sides are on a device$'
     has '^cuMemcpyHtoD  *1 .* driver: leat could not make the copy$'
     has '^leat: process [0-9]*: leat_copy_sync .* go past the end of the device allocation'
+    both 0 $driver client dlsym pinned
+    has ', and 6 pinned allocations, .* MiB, went through leat$'
+    has '^cuMemHostAlloc  *5 .* leat$'
+    has '^cuMemAllocHost  *1 .* leat$'
+    has '^cuMemFreeHost  *6 .* leat$'
+    has '^cuMemHostAlloc  *1 .* driver: too short for leat'
+    has '^cuMemHostAlloc  *1 .* driver: write-combined memory$'
+    has '^cuMemHostAlloc  *1 .* driver: no context is current$'
+    has '^cuMemHostAlloc  .* driver: leat could not make the allocation$'
+    both 0 $driver client dlsym pinned-ends
+    for way in dlsym proc2 proc2_thread; do
+        both 0 $driver client $way batches
+        has '; 4 copies, .* MiB, went through leat$'
+        has '^cuMemcpyBatchAsync  *4 .* leat$'
+        has '^cuMemcpyBatchAsync .* driver: a batch with a mistake, or of copies in both directions$'
+        has '^cuMemcpyBatchAsync .* driver: too short for leat'
+    done
     both 0 $driver client dlsym capture
     has '; 3 copies, 27.0 MiB, went through leat$'
     has '^cuMemcpyHtoDAsync  *1 .* driver: a stream is capturing$'
@@ -211,15 +228,40 @@ done
 # A fake driver works in a child of fork(); leat does not take part there.
 both 0 fake client dlsym fork-after
 has '^cuMemcpyHtoD  *1 .* driver: the process was forked'
+both 0 fake client dlsym pinned-fails
+has '^cuMemHostAlloc .* driver: leat could not make the allocation$'
+has '^leat: process .*: the driver could not register memory: error 2 of cuMemHostRegister$'
 # A context of the program's own.
 both 0 fake client dlsym contexts
 has '^cuMemcpyHtoD  .* driver: the context is not the device.s primary one$'
+
+# Without --pinned the driver allocates pinned memory.
+asked='without --pinned'
+with fake "$leat" run --report "$work/report" "$clients/client" dlsym pinned >"$work/out" 2>"$work/err" ||
+    fail 'without --pinned: failed'
+with fake "$clients/client" dlsym pinned | cmp -s - "$work/out" || fail 'without --pinned: other results'
+has '^cuMemHostAlloc  .* driver: leat run was called without --pinned$'
+grep -q 'pinned alloc' "$work/report" && fail 'without --pinned: leat served an allocation'
 
 # Without --least the client's copies, up to 9 MiB, are too short.
 asked='the default of --least'
 with fake "$leat" run --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
     fail 'without --least: failed'
 has '; 0 copies, 0 B, went through leat$'
+# Where most processors are busy, the driver makes copies of less than 128 MiB, unless --least is given.
+for busy in 1000000 1; do
+    asked="$busy threads that run"
+    echo "0.00 0.00 0.00 $busy/2000000 1" >"$work/load"
+    with names env LEATRUN_LOADAVG="$work/load" "$leat" run --report "$work/report" "$clients/client" dlsym long \
+        >"$work/out" 2>"$work/err" || fail "$asked: failed"
+    if [ $busy = 1 ]; then
+        has '; 4 copies, 304 MiB, went through leat$'
+    else
+        has '; 2 copies, 256 MiB, went through leat$'
+        has '^cuMemcpyHtoD  *1 *24 MiB .* driver: most processors were busy'
+        has '^cuMemcpyDtoH  *1 *24 MiB .* driver: most processors were busy'
+    fi
+done
 for size in 0 4X ''; do
     "$leat" run --least "$size" true 2>"$work/err" && fail "--least '$size' is accepted"
     grep -q 'is no size from 1 byte on' "$work/err" || fail "--least '$size': the message"

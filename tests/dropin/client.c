@@ -22,7 +22,8 @@
 #define LONG (9 * MIB + 5)
 
 static struct driver cuda;
-static void (*fake_hold)(int, void *, int); /* only the fake driver has it */
+static void (*fake_hold)(int, void *, int); /* only the fake driver has these four */
+static void (*fake_fail)(unsigned, unsigned);
 static void *(*fake_context)(int);
 static int (*fake_references)(int);
 static void *library;
@@ -112,6 +113,8 @@ static void load(void)
 #endif
     symbol = dlsym(library, "fake_hold");
     memcpy(&fake_hold, &symbol, sizeof symbol);
+    symbol = dlsym(library, "fake_fail");
+    memcpy(&fake_fail, &symbol, sizeof symbol);
     symbol = dlsym(library, "fake_cuda_context");
     memcpy(&fake_context, &symbol, sizeof symbol);
     symbol = dlsym(library, "fake_cuda_references");
@@ -366,6 +369,160 @@ static void others(void)
     free(page);
 }
 
+/* ---- pinned memory ---- */
+
+/* Prints an error code; only whether there is one, over drivers whose codes for such mistakes differ from CUDA's.
+ */
+static void tell(const char *what, result_t code)
+{
+    printf("%s: %d\n", what, fake_hold ? code : code != 0);
+}
+
+/* Prints what the driver knows about the address. */
+static void describe(const char *what, char *ptr, const char *start)
+{
+    int wanted[] = {2, 8, 11, 12}; /* the type, is it managed, where the range begins, its bytes */
+    unsigned type = 9, flags = 99;
+    unsigned char managed = 9;
+    address_t begin = 0, there = 0;
+    size_t bytes = 0;
+    void *values[] = {&type, &managed, &begin, &bytes};
+
+    printf("%s: %d", what, cuda.attributes(4, wanted, values, (address_t)(uintptr_t)ptr));
+    printf(" type %u managed %u begins %d bytes %zu", type, managed,
+           start ? begin == (address_t)(uintptr_t)start : begin == 0, bytes);
+    printf(" flags %d", cuda.host_flags(&flags, ptr) != 0);
+    if (fake_hold)
+        printf(" %u", flags); /* leat's own names report other flags than CUDA */
+    if (start) {
+        printf(" address %d", cuda.host_address(&there, ptr, 0));
+        printf(" %d", there == (address_t)(uintptr_t)ptr);
+    }
+    printf("\n");
+}
+
+static void use_pinned(const char *what, char *ptr, size_t bytes)
+{
+    unsigned char *dst = host(bytes);
+    address_t there = device(bytes);
+
+    describe(what, ptr, ptr);
+    describe("near its end", ptr + bytes - 1, ptr);
+    paint(ptr, bytes, (unsigned)bytes);
+    printf("in %d\n", cuda.in_async(there, ptr, bytes, NULL));
+    memset(dst, 0, bytes);
+    show("out", cuda.out(dst, there, bytes), dst, bytes);
+    memset(ptr, 0, bytes);
+    show("back", cuda.out(ptr, there, bytes), ptr, bytes);
+    printf("drop %d\n", cuda.drop(there));
+    free(dst);
+}
+
+/* A child of fork() can read the memory. Only the driver's own is shared with it. */
+static void share_pinned(char *ptr)
+{
+    pid_t child;
+    int status;
+
+    ptr[5] = 1;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        ptr[5]++;
+        _exit(ptr[5]);
+    }
+    waitpid(child, &status, 0);
+    printf("a child sees %d\n", WEXITSTATUS(status));
+}
+
+static void misuse_pinned(char *ptr)
+{
+    tell("register again", cuda.register_host(ptr, 4096, 0));
+    tell("register inside", cuda.register_host(ptr + 65536, 4096, 0));
+    tell("unregister", cuda.unregister_host(ptr));
+    tell("unregister inside", cuda.unregister_host(ptr + 65536));
+    tell("free inside", cuda.free_host(ptr + 65536));
+    tell("free NULL", cuda.free_host(NULL));
+}
+
+static void pinned(void)
+{
+    void *ptr, *other, *small, *combined;
+
+    load();
+    printf("init %d\n", cuda.init(0));
+    tell("without a context", cuda.alloc_host(&ptr, LONG, 0));
+    printf("retain %d\n", cuda.retain(&context, 0));
+    printf("push %d\n", cuda.push(context));
+    for (unsigned flags = 0; flags < 4; flags++) {
+        printf("alloc %d\n", cuda.alloc_host(&ptr, LONG, flags));
+        use_pinned("pinned", ptr, LONG);
+        printf("free %d\n", cuda.free_host(ptr));
+        tell("free again", cuda.free_host(ptr));
+    }
+    printf("alloc plain %d\n", cuda.alloc_host_plain(&ptr, 8 * MIB));
+    use_pinned("plain", ptr, 8 * MIB);
+    printf("alloc short %d\n", cuda.alloc_host(&small, MIB, 0));
+    use_pinned("short", small, MIB);
+    printf("alloc combined %d\n", cuda.alloc_host(&combined, LONG, 4));
+    describe("combined", combined, combined);
+    misuse_pinned(ptr);
+    misuse_pinned(small);
+    if (fake_hold)
+        share_pinned(ptr);
+    printf("alloc other %d\n", cuda.alloc_host(&other, LONG, 0));
+    printf("free %d %d %d\n", cuda.free_host(ptr), cuda.free_host(small), cuda.free_host(combined));
+    tell("too long", cuda.alloc_host(&ptr, SIZE_MAX / 2 + 1, 0));
+    tell("too long", cuda.alloc_host(&ptr, (size_t)1 << 46, 0));
+    tell("nowhere", fake_hold ? 0 : cuda.alloc_host(NULL, LONG, 0));
+    printf("free other %d\n", cuda.free_host(other));
+}
+
+/* Each call that the driver gets fails once: the program then has usable memory, or none and an error. */
+static void pinned_fails(void)
+{
+    bool fine = true;
+
+    start();
+    for (unsigned n = 1; n < 12; n++) {
+        void *ptr = NULL;
+        result_t code;
+
+        fake_fail(n, 2);
+        code = cuda.alloc_host(&ptr, LONG, 0);
+        fine = fine && (code == 0) == (ptr != NULL);
+        if (code == 0) {
+            memset(ptr, (int)n, LONG);
+            code = cuda.free_host(ptr);
+            fake_fail(0, 0);
+            if (code != 0)
+                fine = fine && cuda.free_host(ptr) == 0;
+            fine = fine && cuda.free_host(ptr) == 1;
+        }
+        fake_fail(0, 0);
+    }
+    printf("fine: %d\n", fine);
+}
+
+/* Memory whose context ends before it is freed. */
+static void pinned_ends(void)
+{
+    void *first, *second, *third;
+
+    start();
+    printf("alloc %d\n", cuda.alloc_host(&first, LONG, 0));
+    printf("alloc %d\n", cuda.alloc_host(&second, LONG, 0));
+    memset(first, 1, LONG);
+    printf("reset %d\n", cuda.reset(0));
+    describe("after the end", first, NULL);
+    tell("free", cuda.free_host(first));
+    printf("alloc %d\n", cuda.alloc_host(&third, LONG, 0));
+    use_pinned("third", third, LONG);
+    tell("free", cuda.free_host(second));
+    printf("free %d\n", cuda.free_host(third));
+    printf("alloc at the end of the process %d\n", cuda.alloc_host(&third, LONG, 0));
+}
+
 static void in_capture(void)
 {
     unsigned char *src = host(LONG), *dst = host(LONG);
@@ -449,6 +606,91 @@ static void two_copies(void)
     show("out", cuda.out(dst, there, LONG), dst, LONG);
     free(src);
     free(dst);
+}
+
+/* ---- batches ---- */
+
+enum { BATCH_COUNT = 40 };
+
+static void copy_batches(const char *what, size_t bytes, handle_t stream, bool second)
+{
+    size_t apart = bytes + 100, all = apart * BATCH_COUNT, sizes_of[BATCH_COUNT], first[2] = {0, 7}, failed = 99;
+    address_t there = device(all), on_device[BATCH_COUNT], in_src[BATCH_COUNT], out_dst[BATCH_COUNT], mixed_to[2],
+              mixed_from[2];
+    int attributes[12] = {1, 0, 0, 0, 0, 0, 2};
+    unsigned char *src = host(all), *dst = host(all);
+    struct later later = {.dst = src, .src = host(all), .bytes = all};
+    result_t code;
+
+    paint(src, all, 1);
+    paint((void *)(uintptr_t)later.src, all, 2);
+    memset(dst, 0, all);
+    for (size_t i = 0; i < BATCH_COUNT; i++) {
+        sizes_of[i] = bytes - i;
+        on_device[i] = there + i * apart;
+        in_src[i] = (address_t)(uintptr_t)(src + (BATCH_COUNT - 1 - i) * apart);
+        out_dst[i] = (address_t)(uintptr_t)(dst + i * apart);
+    }
+    /* CUDA reads pageable sources when the stream reaches the batch; leat's own names may read them before. */
+    if (fake_hold)
+        submit_later(stream, &later);
+    code = second ? cuda.batch_2(on_device, in_src, sizes_of, BATCH_COUNT, attributes, first, 2, stream)
+                  : cuda.batch(on_device, in_src, sizes_of, BATCH_COUNT, attributes, first, 2, &failed, stream);
+    let_go(stream);
+    printf("%s in %d %zu\n", what, code, failed);
+    code = second ? cuda.batch_2(out_dst, on_device, sizes_of, BATCH_COUNT, attributes, first, 2, stream)
+                  : cuda.batch(out_dst, on_device, sizes_of, BATCH_COUNT, attributes, first, 2, &failed, stream);
+    printf("synchronize %d\n", cuda.stream_synchronize(stream));
+    show("out", code, dst, all);
+    /* Both directions, and mistakes. */
+    mixed_to[0] = on_device[0];
+    mixed_from[0] = in_src[0];
+    mixed_to[1] = out_dst[1];
+    mixed_from[1] = on_device[1];
+    tell("mixed", cuda.batch_2(mixed_to, mixed_from, sizes_of, 2, attributes, first, 1, stream));
+    tell("no stream", cuda.batch_2(on_device, in_src, sizes_of, BATCH_COUNT, attributes, first, 2, (handle_t)1));
+    tell("no copies", cuda.batch_2(on_device, in_src, sizes_of, 0, attributes, first, 1, stream));
+    attributes[0] = 0;
+    tell("no order", cuda.batch_2(on_device, in_src, sizes_of, BATCH_COUNT, attributes, first, 1, stream));
+    attributes[0] = 3;
+    sizes_of[1] = 0;
+    tell("no bytes", cuda.batch_2(on_device, in_src, sizes_of, BATCH_COUNT, attributes, first, 1, stream));
+    printf("synchronize %d\n", cuda.stream_synchronize(stream));
+    printf("drop %d\n", cuda.drop(there));
+    free((void *)(uintptr_t)later.src);
+    free(src);
+    free(dst);
+}
+
+static void batches(void)
+{
+    handle_t stream;
+
+    start();
+    printf("create %d\n", cuda.stream_create(&stream, 1));
+    copy_batches("long", MIB, stream, false);
+    copy_batches("middle", 60000, stream, true);
+    copy_batches("short", 5000, stream, true);
+}
+
+/* Copies that leat makes without --least. */
+static void long_copies(void)
+{
+    static const size_t bytes[] = {24 * MIB, 128 * MIB};
+
+    start();
+    for (int i = 0; i < 2; i++) {
+        unsigned char *src = host(bytes[i]);
+        address_t there = device(bytes[i]);
+
+        paint(src, bytes[i], 1);
+        usleep(1000); /* so that leat's threads sleep */
+        printf("in %d\n", cuda.in(there, src, bytes[i]));
+        usleep(1000);
+        memset(src, 0, bytes[i]);
+        show("out", cuda.out(src, there, bytes[i]), src, bytes[i]);
+        free(src);
+    }
 }
 
 static int wait_for(pid_t child)
@@ -648,6 +890,16 @@ int main(int argc, char **argv)
         in_capture();
     else if (!strcmp(scene, "contexts"))
         contexts();
+    else if (!strcmp(scene, "batches"))
+        batches();
+    else if (!strcmp(scene, "long"))
+        long_copies();
+    else if (!strcmp(scene, "pinned"))
+        pinned();
+    else if (!strcmp(scene, "pinned-fails"))
+        pinned_fails();
+    else if (!strcmp(scene, "pinned-ends"))
+        pinned_ends();
     else if (!strcmp(scene, "fork-before"))
         forked(false);
     else if (!strcmp(scene, "fork-after"))

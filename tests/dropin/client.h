@@ -46,6 +46,14 @@ struct rows {
     X(copy_async, cuMemcpyAsync, cuMemcpyAsync, cuMemcpyAsync_ptsz, 12000, (address_t, address_t, size_t, handle_t)) \
     X(rows, cuMemcpy2D, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, 12000, (const struct rows *)) \
     X(rows_unaligned, cuMemcpy2DUnaligned, cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, 12000, (const struct rows *)) \
+    X(batch, cuMemcpyBatchAsync, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz, 12080, (address_t *, address_t *, size_t *, size_t, int *, size_t *, size_t, size_t *, handle_t)) \
+    X(batch_2, cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz, 13000, (address_t *, address_t *, size_t *, size_t, int *, size_t *, size_t, handle_t)) \
+    X(alloc_host, cuMemHostAlloc, cuMemHostAlloc, cuMemHostAlloc, 2020, (void **, size_t, unsigned)) \
+    X(alloc_host_plain, cuMemAllocHost, cuMemAllocHost_v2, cuMemAllocHost_v2, 3020, (void **, size_t)) \
+    X(free_host, cuMemFreeHost, cuMemFreeHost, cuMemFreeHost, 2000, (void *)) \
+    X(host_flags, cuMemHostGetFlags, cuMemHostGetFlags, cuMemHostGetFlags, 2030, (unsigned *, void *)) \
+    X(register_host, cuMemHostRegister, cuMemHostRegister_v2, cuMemHostRegister_v2, 6050, (void *, size_t, unsigned)) \
+    X(unregister_host, cuMemHostUnregister, cuMemHostUnregister, cuMemHostUnregister, 4000, (void *)) \
     X(rows_async, cuMemcpy2DAsync, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, 12000, (const struct rows *, handle_t))
 
 /* Functions that libleat-run does not replace. */
@@ -56,10 +64,8 @@ struct rows {
     X(alloc, cuMemAlloc, cuMemAlloc_v2, cuMemAlloc_v2, 3020, (address_t *, size_t)) \
     X(drop, cuMemFree, cuMemFree_v2, cuMemFree_v2, 3020, (address_t)) \
     X(alloc_managed, cuMemAllocManaged, cuMemAllocManaged, cuMemAllocManaged, 6000, (address_t *, size_t, unsigned)) \
-    X(alloc_host, cuMemHostAlloc, cuMemHostAlloc, cuMemHostAlloc, 2020, (void **, size_t, unsigned)) \
-    X(free_host, cuMemFreeHost, cuMemFreeHost, cuMemFreeHost, 2000, (void *)) \
-    X(register_host, cuMemHostRegister, cuMemHostRegister_v2, cuMemHostRegister_v2, 6050, (void *, size_t, unsigned)) \
-    X(unregister_host, cuMemHostUnregister, cuMemHostUnregister, cuMemHostUnregister, 4000, (void *)) \
+    X(host_address, cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, cuMemHostGetDevicePointer_v2, 3020, (address_t *, void *, unsigned)) \
+    X(attributes, cuPointerGetAttributes, cuPointerGetAttributes, cuPointerGetAttributes, 7000, (unsigned, int *, void **, address_t)) \
     X(stream_create, cuStreamCreate, cuStreamCreate, cuStreamCreate, 2000, (handle_t *, unsigned)) \
     X(stream_destroy, cuStreamDestroy, cuStreamDestroy_v2, cuStreamDestroy_v2, 4000, (handle_t)) \
     X(stream_synchronize, cuStreamSynchronize, cuStreamSynchronize, cuStreamSynchronize, 2000, (handle_t)) \

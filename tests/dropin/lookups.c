@@ -53,6 +53,10 @@ static const char *const symbols[] = {
     "cuMemcpyAsync_ptsz",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpy2DAsync_v2_ptsz",
+    "cuMemcpyBatchAsync",
+    "cuMemcpyBatchAsync_v2_ptsz",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
     "cuMemAlloc_v2",
     "cuDevicePrimaryCtxRelease_v2",
     "cuNothing",
@@ -71,6 +75,10 @@ static const char *const bases[] = {
     "cuMemcpy2D",
     "cuMemcpy2DUnaligned",
     "cuMemcpy2DAsync",
+    "cuMemcpyBatchAsync",
+    "cuMemHostAlloc",
+    "cuMemAllocHost",
+    "cuMemHostRegister",
     "cuMemAlloc",
     "cuDevicePrimaryCtxRelease",
     "cuDevicePrimaryCtxReset",
@@ -78,7 +86,7 @@ static const char *const bases[] = {
     "cuNothing",
 };
 
-static const int versions[] = {0, 2000, 3020, 7000, 11030, 13000};
+static const int versions[] = {0, 2000, 3020, 7000, 11030, 12080, 13000};
 
 static lookup_1_t lookup_1;
 static lookup_2_t lookup_2;

@@ -367,10 +367,11 @@ cu_result cuStreamAttachMemAsync(cu_stream stream, cu_deviceptr ptr, size_t byte
 }
 
 FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemHostAlloc(void **ptr, size_t bytes, unsigned int flags),
-              make_memory(PINNED, bytes, ptr))
+              make_pinned(bytes, flags, ptr))
 FORWARD_AFTER(enter_context(), cu_result cuMemFreeHost(void *ptr), drop_memory(PINNED, ptr))
-FORWARD(cu_result cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned int flags), register_memory(ptr, bytes))
-FORWARD(cu_result cuMemHostUnregister(void *ptr), unregister_memory(ptr))
+FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned int flags),
+              register_memory(ptr, bytes, flags))
+FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemHostUnregister(void *ptr), unregister_memory(ptr))
 
 cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *device_pointer, void *ptr, unsigned int flags)
 {

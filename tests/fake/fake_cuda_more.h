@@ -81,6 +81,43 @@ static cu_result copy_rows(const cu_copy_2d *copy, cu_stream stream, bool sync)
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Makes a batch as the driver (580.159.04) makes one of pageable memory: waits for the stream first, whatever the
+ * attributes say about when the sources may be read. */
+static cu_result copy_batch(const cu_deviceptr *dsts, const cu_deviceptr *srcs, const size_t *sizes, size_t count,
+                            const int *attributes, size_t attribute_count, cu_stream stream)
+{
+    TRY(enter_context());
+    if (!dsts || !srcs || !sizes || !count || !stream || stream == LEGACY || !attribute_count || *attributes < 1 ||
+        *attributes > 3)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    queue_drain(queue_of(stream, current()));
+    for (size_t i = 0; i < count; i++) {
+        if (!sizes[i])
+            return LEATI_CUDA_ERROR_INVALID_VALUE;
+        TRY(copy(address(dsts[i]), address(srcs[i]), sizes[i], stream));
+    }
+    return LEATI_CUDA_SUCCESS;
+}
+
+#define BATCH                                                                                                     \
+    cu_deviceptr *dsts, cu_deviceptr *srcs, size_t *sizes, size_t count, int *attributes, size_t *first,          \
+        size_t attribute_count
+
+/* ---- pinned memory ---- */
+
+static cu_result host_flags(unsigned *flags, const void *ptr)
+{
+    const struct memory *memory;
+
+    TRY(enter_context());
+    pthread_mutex_lock(&lock);
+    memory = *find(ptr);
+    if (memory)
+        *flags = memory->flags | 2;
+    pthread_mutex_unlock(&lock);
+    return memory ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
+}
+
 #define COPY_LIST(X)                                                                                              \
     X(cuMemcpyHtoD_v2, (cu_deviceptr dst, const void *src, size_t bytes), copy_in_sync(dst, src, bytes, LEGACY))  \
     X(cuMemcpyHtoD_v2_ptds, (cu_deviceptr dst, const void *src, size_t bytes),                                    \
@@ -112,6 +149,18 @@ static cu_result copy_rows(const cu_copy_2d *copy, cu_stream stream, bool sync)
     X(cuDevicePrimaryCtxRelease, (cu_device device), release_context(device))                                     \
     X(cuDevicePrimaryCtxGetState, (cu_device device, unsigned *flags, int *active),                               \
       (*flags = 0, *active = primary_is_active(device), LEATI_CUDA_SUCCESS))                                      \
+    X(cuMemcpyBatchAsync, (BATCH, size_t * failed, cu_stream stream),                                             \
+      ((void)first, (void)failed, copy_batch(dsts, srcs, sizes, count, attributes, attribute_count, stream)))     \
+    X(cuMemcpyBatchAsync_ptsz, (BATCH, size_t * failed, cu_stream stream),                                        \
+      cuMemcpyBatchAsync(dsts, srcs, sizes, count, attributes, first, attribute_count, failed,                    \
+                         or_per_thread(stream)))                                                                  \
+    X(cuMemcpyBatchAsync_v2, (BATCH, cu_stream stream),                                                           \
+      cuMemcpyBatchAsync(dsts, srcs, sizes, count, attributes, first, attribute_count, NULL, stream))             \
+    X(cuMemcpyBatchAsync_v2_ptsz, (BATCH, cu_stream stream),                                                      \
+      cuMemcpyBatchAsync(dsts, srcs, sizes, count, attributes, first, attribute_count, NULL,                      \
+                         or_per_thread(stream)))                                                                  \
+    X(cuMemAllocHost_v2, (void **ptr, size_t bytes), cuMemHostAlloc(ptr, bytes, 0))                               \
+    X(cuMemHostGetFlags, (unsigned *flags, void *ptr), host_flags(flags, ptr))                                    \
     X(cuStreamBeginCapture_v2, (cu_stream stream, unsigned mode), begin_capture(stream))                          \
     X(cuStreamEndCapture, (cu_stream stream, void **graph), end_capture(graph))                                   \
     X(cuStreamIsCapturing, (cu_stream stream, int *capturing),                                                    \
@@ -200,6 +249,14 @@ COPY_LIST(DEFINE_MORE)
     X(cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz)                                         \
     X(cuMemAlloc, 3020, cuMemAlloc_v2, cuMemAlloc_v2)                                                             \
     X(cuMemFree, 3020, cuMemFree_v2, cuMemFree_v2)                                                                \
+    X(cuMemcpyBatchAsync, 12080, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz)                                     \
+    X(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz)                               \
+    X(cuMemHostAlloc, 2020, cuMemHostAlloc, cuMemHostAlloc)                                                       \
+    X(cuMemAllocHost, 3020, cuMemAllocHost_v2, cuMemAllocHost_v2)                                                 \
+    X(cuMemFreeHost, 2000, cuMemFreeHost, cuMemFreeHost)                                                          \
+    X(cuMemHostGetFlags, 2030, cuMemHostGetFlags, cuMemHostGetFlags)                                              \
+    X(cuMemHostRegister, 6050, cuMemHostRegister_v2, cuMemHostRegister_v2)                                        \
+    X(cuMemHostUnregister, 4000, cuMemHostUnregister, cuMemHostUnregister)                                        \
     X(cuInit, 2000, cuInit, cuInit)                                                                               \
     X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                         \
     X(cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                      \

@@ -14,6 +14,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 /* A fake library ignores many of its parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -75,6 +76,7 @@ struct memory {
     size_t bytes;
     struct FAKE_CONTEXT *context;
     bool start_unknown; /* the driver reports only the size */
+    unsigned flags;     /* of PINNED and REGISTERED memory */
 
     /* Advice and prefetches apply to the whole managed allocation. A device is a number; -1 is the host, -2 means
      * none. */
@@ -185,7 +187,9 @@ static void remove_memory(struct memory **link)
 
     *link = memory->next;
     live--;
-    if (memory->place != REGISTERED)
+    if (memory->place == PINNED)
+        munmap(memory->start, memory->bytes);
+    else if (memory->place != REGISTERED)
         free(memory->start);
     free(memory);
 }
@@ -220,6 +224,28 @@ static unsigned make_memory(enum place place, size_t bytes, void **start)
     return add_memory(place, made, bytes);
 }
 
+static void set_flags(const void *start, unsigned flags)
+{
+    pthread_mutex_lock(&lock);
+    (*find(start))->flags = flags;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Children of fork() share pinned memory, as that of CUDA (580.159.04). */
+static unsigned make_pinned(size_t bytes, unsigned flags, void **start)
+{
+    void *made = bytes && bytes <= MEMORY_BYTES
+                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+                     : MAP_FAILED;
+
+    if (made == MAP_FAILED)
+        return FAKE_OUT_OF_MEMORY;
+    TRY(add_memory(PINNED, made, bytes));
+    set_flags(made, flags);
+    *start = made;
+    return FAKE_SUCCESS;
+}
+
 /* Waits for all submitted work, and then frees the allocation that starts at start. Fails if its place is not
  * among places. */
 static unsigned drop_memory(unsigned places, const void *start)
@@ -237,21 +263,36 @@ static unsigned drop_memory(unsigned places, const void *start)
     return known ? FAKE_SUCCESS : FAKE_INVALID_VALUE;
 }
 
-static unsigned register_memory(void *ptr, size_t bytes)
+/* The driver's own memory cannot be registered, and registered memory not again; the errors differ. */
+static unsigned register_memory(void *ptr, size_t bytes, unsigned flags)
+{
+    const struct memory *known;
+    bool own;
+
+    TRY(enter_context());
+    pthread_mutex_lock(&lock);
+    known = *find(ptr);
+    known = known ? known : *find((char *)ptr + bytes - 1);
+    own = known && known->place != REGISTERED;
+    pthread_mutex_unlock(&lock);
+    if (known)
+        return own ? FAKE_INVALID_VALUE : FAKE_ALREADY_REGISTERED;
+    TRY(add_memory(REGISTERED, ptr, bytes));
+    set_flags(ptr, flags);
+    return FAKE_SUCCESS;
+}
+
+static unsigned unregister_memory(const void *ptr)
 {
     bool known;
 
     TRY(enter_context());
     pthread_mutex_lock(&lock);
-    known = *find(ptr) || *find((char *)ptr + bytes - 1);
+    known = *find(ptr);
     pthread_mutex_unlock(&lock);
-    return known ? FAKE_ALREADY_REGISTERED : add_memory(REGISTERED, ptr, bytes);
-}
-
-static unsigned unregister_memory(const void *ptr)
-{
-    TRY(enter_context());
-    return drop_memory(REGISTERED, ptr) == FAKE_SUCCESS ? FAKE_SUCCESS : FAKE_NOT_REGISTERED;
+    if (drop_memory(REGISTERED, ptr) == FAKE_SUCCESS)
+        return FAKE_SUCCESS;
+    return known ? FAKE_INVALID_VALUE : FAKE_NOT_REGISTERED;
 }
 
 static unsigned memory_info(size_t *available, size_t *total)

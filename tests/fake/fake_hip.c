@@ -194,9 +194,9 @@ FORWARD_AFTER(enter_stream(stream), hi_result hipFreeAsync(void *ptr, hi_stream 
 FORWARD_AFTER(count_call(), hi_result hipMallocManaged(void **ptr, size_t bytes, unsigned int flags),
               flags == LEATI_hipMemAttachGlobal ? make_memory(MANAGED, bytes, ptr) : LEATI_hipErrorInvalidValue)
 FORWARD_AFTER(count_call(), hi_result hipHostMalloc(void **ptr, size_t bytes, unsigned int flags),
-              make_memory(PINNED, bytes, ptr))
+              make_pinned(bytes, flags, ptr))
 FORWARD_AFTER(count_call(), hi_result hipHostFree(void *ptr), drop_memory(PINNED, ptr))
-FORWARD(hi_result hipHostRegister(void *ptr, size_t bytes, unsigned int flags), register_memory(ptr, bytes))
+FORWARD(hi_result hipHostRegister(void *ptr, size_t bytes, unsigned int flags), register_memory(ptr, bytes, flags))
 FORWARD(hi_result hipHostUnregister(void *ptr), unregister_memory(ptr))
 
 hi_result hipHostGetDevicePointer(void **device_pointer, void *ptr, unsigned int flags)
