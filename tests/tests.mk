@@ -122,6 +122,14 @@ $(test_bin)/unit_trace: test_libs = -lz
 # The sequences of allocations of "leat bench" that measure packing.
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
+
+# The code of "leat trace", without the files that print.
+activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
+activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
+                    activity_json.o activity_perfetto.o activity_read.o activity_read_kineto.o activity_read_leat.o \
+                    activity_rules_copy.o activity_rules_host.o text.o text_json.o)
+$(activity_tests): $(activity_objects)
+$(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
 $(test_bin)/unit_blocks $(test_bin)/test_file_map: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
