@@ -70,12 +70,12 @@ static bool cover_make(struct cover *cover, const struct activity *const *work, 
     return true;
 }
 
-/* Returns how much of the time up to ns is covered. */
-static uint64_t cover_until(const struct cover *cover, uint64_t ns)
+/* Returns how many pieces begin before ns. */
+static size_t count_before(const struct cover *cover, uint64_t ns)
 {
     size_t low = 0, high = cover->count;
 
-    while (low < high) { /* find the first piece that begins at ns or later */
+    while (low < high) {
         size_t middle = low + (high - low) / 2;
 
         if (cover->begin_ns[middle] < ns)
@@ -83,10 +83,24 @@ static uint64_t cover_until(const struct cover *cover, uint64_t ns)
         else
             high = middle;
     }
-    if (low == 0)
+    return low;
+}
+
+/* Returns how much of the time up to ns is covered. */
+static uint64_t cover_until(const struct cover *cover, uint64_t ns)
+{
+    size_t count = count_before(cover, ns), last = count - 1;
+
+    if (count == 0)
         return 0;
-    low--;
-    return cover->before_ns[low] + (ns < cover->end_ns[low] ? ns : cover->end_ns[low]) - cover->begin_ns[low];
+    return cover->before_ns[last] + (ns < cover->end_ns[last] ? ns : cover->end_ns[last]) - cover->begin_ns[last];
+}
+
+uint64_t cover_last_end(const struct cover *cover, uint64_t ns)
+{
+    size_t count = count_before(cover, ns);
+
+    return count ? cover->end_ns[count - 1] : 0;
 }
 
 uint64_t cover_within(const struct cover *cover, uint64_t begin_ns, uint64_t end_ns)

@@ -43,6 +43,9 @@ advice_rule advice_alloc_loop, advice_pinned_loop, advice_needless_sync, advice_
 /* Returns how much of the time from begin to end is covered. */
 uint64_t cover_within(const struct cover *cover, uint64_t begin_ns, uint64_t end_ns);
 
+/* Returns the end of the last piece that begins before ns, or 0. */
+uint64_t cover_last_end(const struct cover *cover, uint64_t ns);
+
 enum advice_direction advice_direction_of(const struct activity *a);
 
 /* Returns the time that a copy would take at the rate of its direction; 0 if that is not known. */

@@ -255,25 +255,33 @@ bool advice_blocking_copies(const struct advice_scene *scene, struct activity_ad
 
 /* ---- copies that could run beside kernels ---- */
 
-/* Counts on a stream how often computation follows a copy. Returns the index of the first copy of them. */
-static const struct activity *count_alternations(const struct advice_scene *scene, size_t stream, size_t *count)
+/* Copies to the device and kernels that take turns on a stream. */
+struct turns {
+    const struct activity *first;
+    size_t count;
+    uint64_t copy_ns; /* of the copies, without the time in which the device also computes */
+};
+
+static void count_turns(const struct advice_scene *scene, size_t stream, struct turns *turns)
 {
-    const struct activity *first = NULL, *before = NULL;
+    const struct activity *before = NULL;
     size_t i;
 
-    *count = 0;
+    *turns = (struct turns){.count = 0};
     for (i = scene->stream_begins[stream]; i < scene->stream_begins[stream + 1]; i++) {
         const struct activity *a = scene->by_stream[i];
+        bool copy = a->kind == ACTIVITY_COPY && advice_direction_of(a) == ADVICE_TO_DEVICE;
 
-        if (!activity_is_copy(a) && a->kind != ACTIVITY_KERNEL)
+        if (copy) {
+            turns->first = turns->first ? turns->first : a;
+            turns->copy_ns += a->device_end_ns - a->device_begin_ns -
+                              cover_within(&scene->compute, a->device_begin_ns, a->device_end_ns);
+        } else if (a->kind != ACTIVITY_KERNEL)
             continue;
-        if (before && activity_is_copy(before) && a->kind == ACTIVITY_KERNEL) {
-            first = first ? first : before;
-            ++*count;
-        }
+        if (before && before->kind == ACTIVITY_COPY && !copy)
+            turns->count++;
         before = a;
     }
-    return first;
 }
 
 bool advice_no_overlap(const struct advice_scene *scene, struct activity_advice *advice)
@@ -284,27 +292,27 @@ bool advice_no_overlap(const struct advice_scene *scene, struct activity_advice 
     for (stream = 0; stream < scene->log->stream_count; stream++) {
         const struct activity_share *share = &scene->breakdown->streams[stream];
         const struct activity_share *device = &scene->breakdown->devices[scene->log->streams[stream].device];
-        uint64_t copy = share->parts.copy_ns, compute = share->parts.compute_ns, saving;
-        size_t count;
-        const struct activity *first = count_alternations(scene, stream, &count);
+        uint64_t copy, compute = share->parts.compute_ns, saving;
+        struct turns turns;
 
-        if (count < ALTERNATIONS_MIN)
+        count_turns(scene, stream, &turns);
+        if (turns.count < ALTERNATIONS_MIN)
             continue;
         /* Other streams may already fill the time. */
-        copy = copy < device->parts.copy_ns ? copy : device->parts.copy_ns;
+        copy = turns.copy_ns < device->parts.copy_ns ? turns.copy_ns : device->parts.copy_ns;
         compute = compute < device->parts.compute_ns ? compute : device->parts.compute_ns;
         /* The first copy and the last computation remain alone. */
-        saving = (copy < compute ? copy : compute) / count * (count - 1);
+        saving = (copy < compute ? copy : compute) / turns.count * (turns.count - 1);
         if (saving <= advice->saving_ns)
             continue;
         advice->saving_ns = saving;
-        advice->count = count;
-        activity_place(scene->log, first, advice->place);
+        advice->count = turns.count;
+        activity_place(scene->log, turns.first, advice->place);
         snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
                  "Copies and kernels take turns on stream %" PRIu64
                  ", %zu times: %s of copies and %s of kernels, none "
                  "beside the other.",
-                 scene->log->streams[stream].number, count, activity_duration(copies, copy),
+                 scene->log->streams[stream].number, turns.count, activity_duration(copies, copy),
                  activity_duration(kernels, compute));
         snprintf(advice->change, ACTIVITY_TEXT_MAX,
                  "Copy the next part on a second stream into a second buffer while the kernel works on this one.");

@@ -108,14 +108,13 @@ static bool concerns_host(const struct activity *a)
     }
 }
 
-/* Returns the idle time that a wait causes: from its beginning until the device has new work of the thread that
- * waited. */
-static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait,
-                          const struct activity *next)
+/* Returns the idle time that a wait causes: from the end of the work that it waits for until the next work begins. */
+static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait, const struct activity *next)
 {
-    uint64_t until = next->device_begin_ns;
+    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns);
 
-    return until > wait->host_begin_ns ? idle_within(scene, wait->host_begin_ns, until) : 0;
+    from = from < wait->host_begin_ns ? wait->host_begin_ns : from;
+    return next->device_begin_ns > from ? idle_within(scene, from, next->device_begin_ns) : 0;
 }
 
 /* Counts the needless waits of one thread. */
@@ -171,7 +170,7 @@ bool advice_needless_sync(const struct advice_scene *scene, struct activity_advi
         advice->change, ACTIVITY_TEXT_MAX,
         "Leave out the waits: work of one stream is in order anyway, and leat_stream_wait_event() orders streams.");
     snprintf(advice->basis, ACTIVITY_TEXT_MAX,
-             "Counts the idle time from the beginning of each wait to the next work.");
+             "Counts the idle time from the end of the work that each wait is for to the next work.");
     return true;
 }
 
