@@ -289,6 +289,9 @@ static bool find_ranges(struct activity_log *log)
     return true;
 }
 
+/* 104 days: the pages and JSON have numbers of double precision. */
+#define SPAN_MAX_NS (UINT64_C(1) << 53)
+
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX])
 {
     uint64_t first, last;
@@ -296,6 +299,10 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
 
     if (!find_span(log, &first, &last)) {
         snprintf(error, ACTIVITY_ERROR_MAX, "it has no activity with a time");
+        return false;
+    }
+    if (last - first > SPAN_MAX_NS) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "the file is damaged: its times span %" PRIu64 " ns", last - first);
         return false;
     }
     log->start_ns = first;

@@ -130,7 +130,8 @@ uint32_t activity_log_thread(struct activity_log *log, uint64_t number);
 uint32_t activity_log_stream(struct activity_log *log, uint32_t device, uint64_t number);
 
 /* Checks the activities, makes all times relative to the earliest, sorts by time, and finds the ranges around the
- * calls. Returns false with error set if there is no activity with a time, or memory is short. */
+ * calls. Returns false with error set if there is no activity with a time, the times cannot be right, or memory is
+ * short. */
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX]);
 
 /* Returns the text of a name, or "" for ACTIVITY_NONE. */

@@ -206,7 +206,7 @@ static void downsample(struct page *page)
 
         while (track->shown && track->count > budget) {
             merge_slices(track, page->slices + track->begin, width);
-            if (width > page->log->span_ns)
+            if (width > page->log->span_ns / 2)
                 track->count = track->count > budget ? budget : track->count;
             width *= 2;
         }

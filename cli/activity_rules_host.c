@@ -108,8 +108,10 @@ static bool concerns_host(const struct activity *a)
     }
 }
 
-/* Returns the idle time that a wait causes: from the end of the work that it waits for until the next work begins. */
-static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait, const struct activity *next)
+/* Returns the idle time that a wait causes: from the end of the work that it waits for until the next work begins.
+ */
+static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait,
+                          const struct activity *next)
 {
     uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns);
 

@@ -1,6 +1,6 @@
 /*
- * unit_activity_advice.c - tests the rules of "leat trace": for each rule a made run in which it alone fires, with the
- * saving that its definition gives, and a healthy run with the same work in which all rules are silent.
+ * unit_activity_advice.c - tests the rules of "leat trace": for each rule a made run in which it alone fires, with
+ * the saving that its definition gives, and a healthy run with the same work in which all rules are silent.
  */
 #include "../../cli/activity.h"
 
@@ -18,8 +18,8 @@ enum { DEVICE = ACTIVITY_MEMORY_DEVICE, MIB = 1 << 20 };
 /* A run in the making: one thread, one device with streams that each do one thing after the other. */
 struct made {
     struct activity_log *log;
-    uint64_t now;            /* of the host */
-    uint64_t busy_until[3];  /* of each stream */
+    uint64_t now;           /* of the host */
+    uint64_t busy_until[3]; /* of each stream */
     struct activity_breakdown *breakdown;
     struct activity_advice advice[ACTIVITY_ADVICE_MAX];
     int count;
