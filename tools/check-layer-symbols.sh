@@ -18,10 +18,11 @@ BEGIN {
     below["driver/cpu"] = below["driver/cuda"] = below["driver/hip"] = "base kernels"
     below["driver/fault"] = "base"
     below["driver"] = "base driver/cpu driver/cuda driver/hip driver/fault"
-    below["core"] = "base driver"
-    below["pool"] = "base core"
+    below["trace"] = "base"
+    below["core"] = "base driver trace"
+    below["pool"] = "base core trace"
     below["staging"] = "base"
-    below["copy"] = "base core pool layout staging"
+    below["copy"] = "base core pool layout staging trace"
 }
 
 # Prints the layer of an object file: src/driver/cpu/x.o belongs to driver/cpu, src/driver/registry.o to driver.

@@ -36,6 +36,7 @@
 #include <leat/pool.h>
 #include <leat/status.h>
 #include <leat/stream.h>
+#include <leat/trace.h>
 #include <leat/version.h>
 #include <leat/virtual.h>
 

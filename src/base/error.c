@@ -17,6 +17,7 @@
  * is loaded with dlopen() has little static TLS, and leat needs that for LEATI_QUICK_TLS. */
 static _Thread_local char *message;
 LEATI_QUICK_TLS unsigned leati_error_quiet_depth;
+LEATI_QUICK_TLS leat_status leati_error_latest;
 static _Thread_local bool unsaid; /* true: there was no memory for the latest failure's message */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -65,6 +66,8 @@ leat_status(leati_fail)(leat_status status, const char *format, ...)
     va_list args;
 
     leati_assert(status != LEAT_OK);
+    if (!leati_error_quiet_depth)
+        leati_error_latest = status;
     if (!text)
         return status;
     va_start(args, format);
@@ -85,6 +88,7 @@ leat_status(leati_fail_in)(leat_status status, const char *format, ...)
     leati_assert(status != LEAT_OK);
     if (leati_error_quiet_depth)
         return status;
+    leati_error_latest = status;
     leati_error_keep(&inner);
     text = own_message();
     if (!text)
@@ -114,6 +118,7 @@ leat_status(leati_error_restore)(leat_status status, const struct leati_message 
 {
     char *text = own_message();
 
+    leati_error_latest = status;
     if (text)
         memcpy(text, kept->text, strlen(kept->text) + 1);
     else

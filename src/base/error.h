@@ -30,6 +30,10 @@ leat_status leati_fail(leat_status status, const char *format, ...) __attribute_
 /* Puts "<formatted>: " in front of this thread's message and returns status. */
 leat_status leati_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The status of this thread's latest failure outside a quiet region; leati_error_restore() sets it too. Whoever
+ * wants to know how a call of the API ends sets it to LEAT_OK before (trace/span.c). */
+extern LEATI_QUICK_TLS leat_status leati_error_latest;
+
 /* ---- failures that the API call does not report ---- */
 
 /* While this is above 0 on a thread, leati_fail() and leati_fail_in() return the status and write no message. */

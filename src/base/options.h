@@ -57,6 +57,9 @@
     X(COPY_STORE_POLICY, WORDS("probe, cached or streaming"), "probe", 0,                                         \
       "How the threads that stage copies of pageable memory write: cached, streaming (past the caches), or "      \
       "probe to measure which is faster.")                                                                        \
+    X(TRACE, ANY, "", 0,                                                                                          \
+      "A file to which the operations of the process are written, with their times (docs/trace.md). %p stands "   \
+      "for the process ID.")                                                                                      \
     X(RECORD_ALLOCATIONS, ANY, "", 0,                                                                             \
       "A file to which this program's allocations are written, with what orders them, as a trace for 'leat "      \
       "replay'; %p in its name becomes the number of the process.")                                               \

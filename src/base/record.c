@@ -14,9 +14,8 @@
 #include "base/clock.h"
 #include "base/hooks.h"
 #include "base/options.h"
+#include "base/record_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -24,9 +23,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define VARIABLE "LEAT_RECORD_ALLOCATIONS"
@@ -36,22 +32,22 @@ enum { BUFFER_BYTES = 64 << 10, LINE_BYTES_MAX = 512 };
 static const char header[] = "t_us,op,id,bytes,stream,pool,event,align,kind,device,name\n";
 
 static const char *const op_names[] = {
-    [LEATI_TRACE_POOL_CREATE] = "pool_create",
-    [LEATI_TRACE_POOL_DESTROY] = "pool_destroy",
-    [LEATI_TRACE_ALLOC] = "alloc",
-    [LEATI_TRACE_ALLOC_FAILED] = "alloc_failed",
-    [LEATI_TRACE_FREE] = "free",
-    [LEATI_TRACE_USE] = "use",
-    [LEATI_TRACE_USE_UNTIL] = "use_until",
-    [LEATI_TRACE_RECORD] = "record",
-    [LEATI_TRACE_WAIT] = "wait",
-    [LEATI_TRACE_SYNC] = "sync",
-    [LEATI_TRACE_EVENT_DESTROY] = "event_destroy",
-    [LEATI_TRACE_STREAM_DESTROY] = "stream_destroy",
+    [LEATI_RECORD_POOL_CREATE] = "pool_create",
+    [LEATI_RECORD_POOL_DESTROY] = "pool_destroy",
+    [LEATI_RECORD_ALLOC] = "alloc",
+    [LEATI_RECORD_ALLOC_FAILED] = "alloc_failed",
+    [LEATI_RECORD_FREE] = "free",
+    [LEATI_RECORD_USE] = "use",
+    [LEATI_RECORD_USE_UNTIL] = "use_until",
+    [LEATI_RECORD_RECORD] = "record",
+    [LEATI_RECORD_WAIT] = "wait",
+    [LEATI_RECORD_SYNC] = "sync",
+    [LEATI_RECORD_EVENT_DESTROY] = "event_destroy",
+    [LEATI_RECORD_STREAM_DESTROY] = "stream_destroy",
 };
 
-_Atomic(leati_trace_function) leati_trace_hook;
-_Atomic uint64_t leati_trace_last_block;
+_Atomic(leati_record_function) leati_record_hook;
+_Atomic uint64_t leati_record_last_block;
 
 /* The file descriptor; -1: not recording. Changed under the lock; in a child of fork(), without it. */
 static _Atomic int file = -1;
@@ -78,7 +74,7 @@ static int descriptor(void)
 static void give_up(int error) LEATI_REQUIRES(lock)
 {
     leati_assert(descriptor() >= 0);
-    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    atomic_store_explicit(&leati_record_hook, NULL, memory_order_relaxed);
     fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %" PRIu64 " lines\n", path,
             strerror(error), written_lines);
     close(descriptor());
@@ -99,29 +95,15 @@ static void count_written(size_t bytes) LEATI_REQUIRES(lock)
 
 static void flush(void) LEATI_REQUIRES(lock)
 {
-    struct rlimit limit;
     size_t done = 0;
-    ssize_t count = 0;
+    int error = 0;
 
     leati_assert_locked(&lock);
     leati_assert(used_bytes <= sizeof buffer);
-    /* A write beyond this limit would kill the process (SIGXFSZ). */
-    if (is_regular && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
-        (rlim_t)written_bytes + used_bytes > limit.rlim_cur) {
-        give_up(EFBIG);
-        return;
-    }
-    while (descriptor() >= 0 && done < used_bytes) {
-        count = write(descriptor(), buffer + done, used_bytes - done);
-        if (count > 0)
-            done += (size_t)count;
-        else if (count == 0 || errno != EINTR)
-            break;
-    }
+    if (descriptor() >= 0)
+        done = leati_record_file_write(descriptor(), is_regular, written_bytes, buffer, used_bytes, &error);
     count_written(done);
     if (descriptor() >= 0 && done < used_bytes) {
-        int error = count ? errno : ENOSPC;
-
         /* Cut off an incomplete last line. ftruncate() fails for a terminal, for example, which then keeps that
          * line. */
         (void)!ftruncate(descriptor(), written_bytes);
@@ -163,13 +145,13 @@ static void put_text(const char *text) LEATI_REQUIRES(lock)
             buffer[i] = '_';
 }
 
-static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
+static void put_line(const struct leati_record_event *event) LEATI_REQUIRES(lock)
 {
-    bool is_about_block =
-        event->op == LEATI_TRACE_ALLOC || event->op == LEATI_TRACE_ALLOC_FAILED || event->op == LEATI_TRACE_FREE;
+    bool is_about_block = event->op == LEATI_RECORD_ALLOC || event->op == LEATI_RECORD_ALLOC_FAILED ||
+                          event->op == LEATI_RECORD_FREE;
 
     leati_assert_locked(&lock);
-    leati_assert((unsigned)event->op < LEATI_TRACE_OP_COUNT && op_names[event->op]);
+    leati_assert((unsigned)event->op < LEATI_RECORD_OP_COUNT && op_names[event->op]);
     put("%" PRIu64 ",%s", (leati_clock_ns() - begun_ns) / 1000, op_names[event->op]);
     put_number(event->block);
     put_number(event->bytes);
@@ -186,13 +168,13 @@ static void put_line(const struct leati_trace_event *event) LEATI_REQUIRES(lock)
     put("\n");
 }
 
-static void record(const struct leati_trace_event *event)
+static void record(const struct leati_record_event *event)
 {
     leati_lock(&lock);
     if (descriptor() >= 0) {
-        if (event->op != LEATI_TRACE_DEVICE_CLOSE)
+        if (event->op != LEATI_RECORD_DEVICE_CLOSE)
             put_line(event);
-        if (event->op == LEATI_TRACE_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
+        if (event->op == LEATI_RECORD_DEVICE_CLOSE || is_ending || sizeof buffer - used_bytes < LINE_BYTES_MAX)
             flush();
     }
     leati_unlock(&lock);
@@ -200,58 +182,13 @@ static void record(const struct leati_trace_event *event)
 
 /* ---- beginning and ending ---- */
 
-/* Writes the file's name to path, and replaces "%p" by the process ID. Returns false if it is too long. */
-static bool set_path(const char *pattern) LEATI_REQUIRES(lock)
-{
-    size_t used = 0;
-
-    for (; *pattern && used < sizeof path; pattern++) {
-        if (pattern[0] == '%' && pattern[1] == 'p') {
-            used += (size_t)snprintf(path + used, sizeof path - used, "%ld", (long)getpid());
-            pattern++;
-        } else {
-            path[used++] = *pattern;
-        }
-    }
-    if (used >= sizeof path)
-        return false;
-    path[used] = '\0';
-    return true;
-}
-
-/* Opens and truncates the file. Returns -1, and sets *why, if that fails. */
-static int open_file(const char **why) LEATI_REQUIRES(lock)
-{
-    /* O_NONBLOCK: otherwise opening a named pipe would wait for a reader. */
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    struct stat status;
-
-    *why = NULL;
-    if (fd < 0 || fstat(fd, &status)) {
-        *why = strerror(errno);
-    } else if (S_ISREG(status.st_mode)) {
-        is_regular = true;
-        if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-            *why = "another process is recording to it; with %p in the name each process has a file of its own";
-        else if (ftruncate(fd, 0))
-            *why = strerror(errno);
-    } else if (!S_ISCHR(status.st_mode)) {
-        *why = "it is neither a file nor a character device";
-    }
-    if (!*why && fcntl(fd, F_SETFL, 0))
-        *why = strerror(errno);
-    if (*why && fd >= 0)
-        close(fd);
-    return *why ? -1 : fd;
-}
-
 /* In a child of fork(): stops recording, because the file belongs to the parent. Does not take the lock: another
  * thread of the parent may have held it during fork(), and that thread does not exist here. */
 static void end_in_child(void)
 {
     int fd = descriptor();
 
-    atomic_store_explicit(&leati_trace_hook, NULL, memory_order_relaxed);
+    atomic_store_explicit(&leati_record_hook, NULL, memory_order_relaxed);
     atomic_store_explicit(&file, -1, memory_order_relaxed);
     if (fd >= 0)
         close(fd);
@@ -265,8 +202,8 @@ void leati_record_begin(void)
     if (!pattern)
         return;
     leati_lock(&lock);
-    if (set_path(pattern))
-        fd = open_file(&why);
+    if (leati_record_file_name(path, sizeof path, pattern))
+        fd = leati_record_file_open(path, &is_regular, &why);
     if (fd < 0) {
         leati_unlock(&lock);
         fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; nothing is recorded\n", pattern, why);
@@ -277,9 +214,10 @@ void leati_record_begin(void)
     memcpy(buffer, header, sizeof header - 1);
     used_bytes = sizeof header - 1;
     atomic_store_explicit(&file, fd, memory_order_relaxed);
-    /* Release: pairs with the acquire in LEATI_TRACE(), so that all of the above is visible to the hook's callers.
+    /* Release: pairs with the acquire in LEATI_RECORD(), so that all of the above is visible to the hook's
+     * callers.
      */
-    atomic_store_explicit(&leati_trace_hook, record, memory_order_release);
+    atomic_store_explicit(&leati_record_hook, record, memory_order_release);
     leati_unlock(&lock);
 }
 

@@ -654,6 +654,22 @@ static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool
     return LEAT_OK;
 }
 
+/* Describes a round that was submitted to the trace. */
+static void trace_round(const struct batch *batch, size_t first, size_t end)
+{
+    leati_span_work_ends(&batch->stream->lane);
+    leati_span_lane(&batch->stream->lane);
+    for (size_t i = first; i < end; i++) {
+        uint32_t group = batch->ops.list[i].group;
+
+        if (group != ALONE)
+            leati_ops_trace(&batch->ops, &batch->ops.list[i],
+                            group == LEATI_DIRECTION_DEVICE ? LEATI_PROTOCOL_KERNEL
+                            : group == LEATI_DIRECTION_HOST ? LEATI_PROTOCOL_HOST
+                                                            : LEATI_PROTOCOL_STAGED);
+    }
+}
+
 static leat_status copy_round(struct batch *batch, const struct block *needs, size_t first, size_t end)
 {
     struct block *block = take_block(batch, needs);
@@ -669,7 +685,11 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
         (void)leat_memory_free(block);
         return status;
     }
+    if (leati_traced())
+        leati_span_work_begins(&batch->stream->lane);
     status = issue(batch, block);
+    if (leati_traced())
+        trace_round(batch, first, end);
     if (block->out.count || batch->ops.look.one_pass)
         leati_stream_writes_host(batch->stream);
     leati_timeline_submitted(batch->stream->timeline);
@@ -726,6 +746,7 @@ leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t
 {
     leat_status status = LEATI_DECLINED;
 
+    LEATI_SPAN(LEATI_TRACE_COPY, "leat_copy_batch");
     LEATI_TRY(check("leat_copy_batch", stream, ops, count));
     if (!count)
         return LEAT_OK;

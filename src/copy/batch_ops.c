@@ -410,3 +410,18 @@ struct leati_endpoint leati_ops_endpoint(const struct leati_ops *ops, uint32_t a
     endpoint.location.ptr = (void *)ptr;
     return endpoint;
 }
+
+void leati_ops_trace(const struct leati_ops *ops, const struct leati_op *op, enum leati_protocol_id protocol)
+{
+    const struct leati_endpoint *to = &ops->allocations[op->to].endpoint,
+                                *from = &ops->allocations[op->from].endpoint;
+
+    leati_span_copy(&(struct leati_span_part){
+        .bytes = op->bytes,
+        .source = (const void *)op->src,
+        .from = leati_span_kind(from->location.kind),
+        .to = leati_span_kind(to->location.kind),
+        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + protocol),
+        .pieces = 1,
+    });
+}

@@ -67,6 +67,9 @@ leat_status leati_ops_read(struct leati_ops *ops, leat_stream *stream, const lea
                            bool asking);
 void leati_ops_end(struct leati_ops *ops);
 
+/* Adds an op that was submitted to the trace. */
+void leati_ops_trace(const struct leati_ops *ops, const struct leati_op *op, enum leati_protocol_id protocol);
+
 /* Finds the address of an allocation for kernels: sets shift and mapped of the allocation. */
 leat_status leati_ops_map_allocation(struct leati_ops *ops, struct leati_allocation *allocation);
 

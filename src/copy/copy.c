@@ -126,6 +126,7 @@ LEATI_HOT leat_status leat_copy(leat_stream *stream, void *dst, const void *src,
     struct leati_plan plan;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_COPY, "leat_copy");
     LEATI_TRY(leati_check_permitted("leat_copy"));
     LEATI_TRY(leati_check_stream("leat_copy", stream));
     if (!bytes)
@@ -140,8 +141,11 @@ LEATI_HOT leat_status leat_copy_sync(leat_stream *stream, void *dst, const void 
     struct leati_plan plan;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_COPY, "leat_copy_sync");
     LEATI_TRY(leati_check_permitted("leat_copy_sync"));
     LEATI_TRY(leati_check_stream("leat_copy_sync", stream));
+    if (leati_traced())
+        leati_span_flag(LEATI_TRACE_SYNCHRONOUS);
     if (!bytes)
         return LEAT_OK;
     status = copy(&plan, stream, dst, src, bytes, &job);

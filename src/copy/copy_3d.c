@@ -99,6 +99,7 @@ leat_status leat_copy_3d(leat_stream *stream, void *dst, const void *src, const 
 {
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_COPY, "leat_copy_3d");
     LEATI_TRY(leati_check_permitted("leat_copy_3d"));
     LEATI_TRY(leati_check_stream("leat_copy_3d", stream));
     LEATI_TRY(leati_check_not_null("leat_copy_3d", "region", region));

@@ -455,24 +455,28 @@ static leat_status start(const char *what, leat_stream *stream, const struct req
 
 leat_status leat_file_read(leat_stream *stream, void *dst, leat_file *file, uint64_t offset, size_t bytes)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_READ, "leat_file_read");
     return copy("leat_file_read", stream, &(struct request){file, offset, dst, bytes, false});
 }
 
 leat_status leat_file_read_start(leat_stream *stream, void *dst, leat_file *file, uint64_t offset, size_t bytes,
                                  const leat_copy_options *options, leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_READ, "leat_file_read_start");
     return start("leat_file_read_start", stream, &(struct request){file, offset, dst, bytes, false}, options,
                  ticket);
 }
 
 leat_status leat_file_write(leat_stream *stream, leat_file *file, uint64_t offset, const void *src, size_t bytes)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_WRITE, "leat_file_write");
     return copy("leat_file_write", stream, &(struct request){file, offset, (void *)src, bytes, true});
 }
 
 leat_status leat_file_write_start(leat_stream *stream, leat_file *file, uint64_t offset, const void *src,
                                   size_t bytes, const leat_copy_options *options, leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_WRITE, "leat_file_write_start");
     return start("leat_file_write_start", stream, &(struct request){file, offset, (void *)src, bytes, true},
                  options, ticket);
 }

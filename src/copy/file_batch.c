@@ -460,22 +460,26 @@ static leat_status start(const char *what, leat_stream *stream, const leat_file_
 
 leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops, size_t count)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_READ, "leat_file_read_batch");
     return copy("leat_file_read_batch", stream, ops, count, false);
 }
 
 leat_status leat_file_read_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
                                        const leat_copy_options *options, leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_READ, "leat_file_read_batch_start");
     return start("leat_file_read_batch_start", stream, ops, count, false, options, ticket);
 }
 
 leat_status leat_file_write_batch(leat_stream *stream, const leat_file_op *ops, size_t count)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_WRITE, "leat_file_write_batch");
     return copy("leat_file_write_batch", stream, ops, count, true);
 }
 
 leat_status leat_file_write_batch_start(leat_stream *stream, const leat_file_op *ops, size_t count,
                                         const leat_copy_options *options, leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_FILE_WRITE, "leat_file_write_batch_start");
     return start("leat_file_write_batch_start", stream, ops, count, true, options, ticket);
 }

@@ -318,6 +318,8 @@ static leat_status call(const char *what, leat_stream *stream, leat_file *file, 
     status = check_commit(file->open, named);
     if (status == LEAT_OK) {
         status = submit(stream, file->open, named, options, ticket);
+        if (leati_traced())
+            leati_span_bytes(0, NULL); /* submitted like a copy, but it has no bytes of the program's */
         /* No job was submitted, so the program can try the commit again. */
         if (status != LEAT_OK && named)
             atomic_store_explicit(&file->open->committed, false, memory_order_relaxed);
@@ -329,6 +331,7 @@ static leat_status call(const char *what, leat_stream *stream, leat_file *file, 
 
 leat_status leat_file_sync(leat_stream *stream, leat_file *file)
 {
+    LEATI_SPAN(LEATI_TRACE_OTHER, "leat_file_sync");
     LEATI_TRY(leati_check_permitted("leat_file_sync"));
     LEATI_TRY(leati_check_stream("leat_file_sync", stream));
     return call("leat_file_sync", stream, file, false, NULL, NULL);
@@ -337,12 +340,14 @@ leat_status leat_file_sync(leat_stream *stream, leat_file *file)
 leat_status leat_file_sync_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
                                  leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_OTHER, "leat_file_sync_start");
     LEATI_TRY(leati_ticket_check("leat_file_sync_start", stream, options, ticket));
     return call("leat_file_sync_start", stream, file, false, options, ticket);
 }
 
 leat_status leat_file_commit(leat_stream *stream, leat_file *file)
 {
+    LEATI_SPAN(LEATI_TRACE_OTHER, "leat_file_commit");
     LEATI_TRY(leati_check_permitted("leat_file_commit"));
     LEATI_TRY(leati_check_stream("leat_file_commit", stream));
     return call("leat_file_commit", stream, file, true, NULL, NULL);
@@ -351,6 +356,7 @@ leat_status leat_file_commit(leat_stream *stream, leat_file *file)
 leat_status leat_file_commit_start(leat_stream *stream, leat_file *file, const leat_copy_options *options,
                                    leat_ticket **ticket)
 {
+    LEATI_SPAN(LEATI_TRACE_OTHER, "leat_file_commit_start");
     LEATI_TRY(leati_ticket_check("leat_file_commit_start", stream, options, ticket));
     return call("leat_file_commit_start", stream, file, true, options, ticket);
 }

@@ -337,6 +337,7 @@ leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *
                                      .src_layout = src_layout};
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_LAYOUT, "leat_copy_layout");
     LEATI_TRY(check_call("leat_copy_layout", stream, dst_layout, src_layout));
     status = make_and_run(&copy, NULL);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_copy_layout on %s", stream->device->name);
@@ -392,6 +393,7 @@ leat_status leat_layout_plan_copy(leat_stream *stream, const leat_layout_plan *p
     struct leati_layout_copy copy = {.plan.transfer.stream = stream, .dst = dst, .src = src};
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_LAYOUT, "leat_layout_plan_copy");
     LEATI_TRY(leati_check_permitted("leat_layout_plan_copy"));
     LEATI_TRY(leati_check_stream("leat_layout_plan_copy", stream));
     LEATI_TRY(check_plan("leat_layout_plan_copy", plan));

@@ -388,6 +388,28 @@ static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
     return status;
 }
 
+/* Describes a submitted transfer to the trace. */
+__attribute__((noinline)) static void span_submitted(const struct leati_plan *plan, leat_status status)
+{
+    const struct leati_transfer *transfer = &plan->transfer;
+    bool file = transfer->shape == LEATI_SHAPE_FILE, writes = file && transfer->file.write;
+    struct leati_span_part part = {
+        .bytes = transfer->bytes,
+        .source = transfer->from.location.ptr,
+        .from = file && !writes ? LEATI_TRACE_MEMORY_FILE : leati_span_kind(transfer->from.location.kind),
+        .to = writes ? LEATI_TRACE_MEMORY_FILE : leati_span_kind(transfer->to.location.kind),
+        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + plan->protocol),
+        .pieces = 1,
+    };
+
+    if (transfer->shape == LEATI_SHAPE_REGION)
+        part.pieces = (uint32_t)(transfer->region.height * transfer->region.depth);
+    leati_span_work_ends(&transfer->stream->lane);
+    leati_span_lane(&transfer->stream->lane);
+    if (status == LEAT_OK)
+        leati_span_copy(&part);
+}
+
 LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_job **job)
 {
     const struct leati_transfer *transfer = &plan->transfer;
@@ -398,9 +420,13 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
     if (job)
         *job = NULL;
     LEATI_TRY(leati_transfer_may_start(transfer, &use));
+    if (leati_traced())
+        leati_span_work_begins(&transfer->stream->lane);
     status = leati_protocols[plan->protocol]->submit(plan, job);
     if (status == LEATI_DECLINED)
         status = submit_next(plan, job);
+    if (leati_traced())
+        span_submitted(plan, status);
     if (plan->protocol != LEATI_PROTOCOL_EAGER)
         leati_timeline_submitted(transfer->stream->timeline);
     if (status < LEAT_OK)

@@ -20,6 +20,7 @@ struct leat_ticket {
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
     leat_event *event;
+    uint64_t traced; /* id of the copy in a trace; 0: it was not traced */
     /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
     struct leati_outcome *outcome;
 };
@@ -127,6 +128,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
     made->job_count = 0;
     made->event = NULL;
     made->outcome = NULL;
+    made->traced = leati_traced() ? leati_span_id() : 0;
     for (unsigned i = 0; i < count && status == LEAT_OK; i++) {
         leati_assert(count == 1 || plans[i].transfer.shape == LEATI_SHAPE_FILE);
         made->durable = plans[i].transfer.shape == LEATI_SHAPE_FILE && plans[i].transfer.file.detached;
@@ -152,6 +154,7 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
     struct leati_plan plan;
     leat_status status = LEAT_OK;
 
+    LEATI_SPAN(LEATI_TRACE_COPY, "leat_copy_start");
     LEATI_TRY(leati_ticket_check("leat_copy_start", stream, options, ticket));
     if (bytes)
         status = leati_plan_copy(&plan, stream, dst, src, bytes, true, false);
@@ -246,6 +249,7 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     uint64_t now = leati_clock_ns(), end_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_ticket_wait");
     LEATI_TRY(leati_check_permitted("leat_ticket_wait"));
     LEATI_TRY(check_ticket("leat_ticket_wait", ticket));
     if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
@@ -256,6 +260,10 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     if (point == LEAT_COPY_POINT_DURABLE && !ticket->durable)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() have the point LEAT_COPY_POINT_DURABLE");
+    if (leati_traced()) {
+        leati_span_lane(&ticket->device->lane);
+        leati_span_value(ticket->traced);
+    }
     if (ticket->staged && point == LEAT_COPY_POINT_STAGED)
         return LEAT_OK;
     status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);

@@ -19,6 +19,7 @@
 #include "core/blocks.h"
 #include "core/timeline.h"
 #include "driver/driver.h"
+#include "trace/span.h"
 
 #include <leat/copy.h>
 #include <leat/kernel.h>
@@ -83,6 +84,8 @@ struct leat_device {
     struct leati_lock prefetch_lock; /* guards the fields below; held while a chunked prefetch is submitted */
     void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* driver streams; created on first use */
     unsigned prefetch_count;
+    struct leati_traced_device traced;
+    struct leati_lane lane; /* for traced calls that have no stream */
 };
 
 struct leat_stream {
@@ -97,6 +100,7 @@ struct leat_stream {
     _Atomic(struct leati_stream_cache *)
         caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */
     struct leati_link link;
+    struct leati_lane lane;
 };
 
 struct leat_event {
@@ -110,6 +114,7 @@ struct leat_event {
     struct leati_timeline *timeline; /* timeline of the stream of the latest record, or NULL */
     struct leati_point point;
     struct leati_points known; /* what timeline's stream was ordered after when the event was recorded */
+    uint64_t traced;           /* id of the latest record in a trace; 0: it was not traced */
     struct leati_link link;
 };
 
@@ -119,6 +124,7 @@ struct leat_kernel {
     void *native; /* the driver's kernel */
     struct leati_kernel_shape shape;
     char *name;
+    _Atomic uint32_t name_string; /* number of name in traces; 0: none yet */
     struct leat_kernel *next; /* next kernel of the bucket; under module_lock */
 };
 

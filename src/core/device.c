@@ -9,6 +9,7 @@
 #include "base/record.h"
 #include "base/sized.h"
 #include "driver/registry.h"
+#include "trace/recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static void begin_process(void)
 {
     (void)pthread_atfork(NULL, NULL, begin_child);
     leati_record_begin();
+    leati_trace_begin();
 }
 
 void leati_host_function_enter(void)
@@ -283,6 +285,9 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     link_init(&device->streams);
     link_init(&device->events);
     link_init(&device->modules);
+    device->traced = (struct leati_traced_device){
+        .driver = driver, .native = device->native, .ordinal = ordinal, .name = device->name};
+    device->lane = (struct leati_lane){.device = &device->traced};
     leati_lock(&list_lock);
     device->next = list;
     list = device;
@@ -386,6 +391,7 @@ static leat_status close_last(struct leat_device *device)
     status = driver->ops->device_synchronize(driver, device->native);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
     copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
+    leati_trace_device_closes(&device->traced);
     status = first_of(status, leati_streams_close(device, status == LEAT_OK));
     status = first_of(status, leati_prefetch_close(device));
     if (copies)
@@ -399,7 +405,8 @@ static leat_status close_last(struct leat_device *device)
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now is it certain that no driver thread runs a host function, even if the wait above failed. */
     leati_host_calls_close(device);
-    LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE, .device = device->name);
+    leati_trace_device_closed(&device->traced);
+    LEATI_RECORD(.op = LEATI_RECORD_DEVICE_CLOSE, .device = device->name);
     if (status != LEAT_OK)
         leati_fail_in(status, "leat_device_close: %s is closed, but", device->name);
     leati_lock_destroy(&device->lock);
@@ -429,12 +436,15 @@ leat_status leat_device_synchronize(leat_device *device)
 {
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_device_synchronize");
     LEATI_TRY(leati_check_permitted("leat_device_synchronize"));
     LEATI_TRY(leati_check_device("leat_device_synchronize", device));
+    if (leati_traced())
+        leati_span_lane(&device->lane);
     status = device->driver->ops->device_synchronize(device->driver, device->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_device_synchronize on %s", device->name);
-    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .device = device->name);
+    LEATI_RECORD(.op = LEATI_RECORD_SYNC, .device = device->name);
     return LEAT_OK;
 }
 

@@ -89,7 +89,7 @@ static leat_status end_event(leat_event *event)
     leat_status status = driver->ops->event_destroy(driver, event->native);
 
     leati_assert(!atomic_load_explicit(&event->handle.live, memory_order_relaxed));
-    LEATI_TRACE(.op = LEATI_TRACE_EVENT_DESTROY, .event = event->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_EVENT_DESTROY, .event = event->serial);
     leati_timeline_release(event->timeline);
     leati_lock_destroy(&event->lock);
     leati_handle_free(&leati_event_handles, event);
@@ -165,7 +165,7 @@ static leat_status record(leat_event *event, leat_stream *stream)
         event->timeline = timeline;
         leati_timeline_release(old);
     }
-    LEATI_TRACE(.op = LEATI_TRACE_RECORD, .event = event->serial, .stream = timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_RECORD, .event = event->serial, .stream = timeline->serial);
     return LEAT_OK;
 }
 
@@ -177,7 +177,7 @@ static void reached(leat_event *event, const struct leati_point *point)
      * record at another position. */
     if (point->serial && point->serial == event->point.serial && point->seq == event->point.seq) {
         leati_timeline_complete(event->timeline, point->seq);
-        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_SYNC, .event = event->serial);
     }
     leati_unlock(&event->lock);
 }
@@ -196,6 +196,7 @@ leat_status leat_event_record(leat_stream *stream, leat_event *event)
 {
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_EVENT_RECORD, "leat_event_record");
     LEATI_TRY(leati_check_permitted("leat_event_record"));
     LEATI_TRY(leati_check_event("leat_event_record", event));
     LEATI_TRY(leati_check_stream("leat_event_record", stream));
@@ -205,7 +206,10 @@ leat_status leat_event_record(leat_stream *stream, leat_event *event)
                           event->device->name, stream->device->name);
     leati_lock(&event->lock);
     status = record(event, stream);
+    event->traced = leati_traced() ? leati_span_id() : 0;
     leati_unlock(&event->lock);
+    if (leati_traced())
+        leati_span_lane(&stream->lane);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_event_record on %s", event->device->name);
     /* Release: a thread that sees the flag knows that the driver already has the record. */
@@ -219,18 +223,33 @@ static bool was_recorded(leat_event *event)
     return atomic_load_explicit(&event->recorded, memory_order_acquire);
 }
 
+static uint64_t traced_record(leat_event *event)
+{
+    uint64_t traced;
+
+    leati_lock(&event->lock);
+    traced = event->traced;
+    leati_unlock(&event->lock);
+    return traced;
+}
+
 leat_status leat_event_synchronize(leat_event *event)
 {
     struct leati_driver *driver;
     struct leati_point point;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_event_synchronize");
     LEATI_TRY(leati_check_permitted("leat_event_synchronize"));
     LEATI_TRY(leati_check_event("leat_event_synchronize", event));
     if (!was_recorded(event))
         return LEAT_OK;
     driver = event->device->driver;
     point = point_of(event);
+    if (leati_traced()) {
+        leati_span_lane(&event->device->lane);
+        leati_span_value(traced_record(event));
+    }
     leati_wait_begins(event->device, driver->ops->event_query, event->native);
     status = driver->ops->event_synchronize(driver, event->native);
     if (status == LEAT_OK)

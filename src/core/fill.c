@@ -76,7 +76,15 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
     LEATI_TRY(leati_may_use(&written, stream, "dst", &endpoint, bytes, true));
     shorten(&pattern);
     leati_stream_piece_begins(stream);
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_bytes(bytes, dst);
+        leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(endpoint.location.kind));
+        leati_span_work_begins(&stream->lane);
+    }
     status = fill_at(stream, endpoint.device_pointer, &pattern, bytes);
+    if (leati_traced())
+        leati_span_work_ends(&stream->lane);
     leati_stream_piece_ends(stream);
     leati_timeline_submitted(stream->timeline);
     LEATI_TRY(status);
@@ -89,6 +97,7 @@ leat_status leat_fill(leat_stream *stream, void *dst, uint8_t value, size_t byte
     struct pattern pattern = {.bytes = {value}, .length = 1};
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_FILL, "leat_fill");
     LEATI_TRY(leati_check_permitted("leat_fill"));
     LEATI_TRY(leati_check_stream("leat_fill", stream));
     if (!bytes)
@@ -104,6 +113,7 @@ leat_status leat_fill_pattern(leat_stream *stream, void *dst, const void *patter
     struct pattern copied = {.length = (unsigned)pattern_bytes};
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_FILL, "leat_fill_pattern");
     LEATI_TRY(leati_check_permitted("leat_fill_pattern"));
     LEATI_TRY(leati_check_stream("leat_fill_pattern", stream));
     LEATI_TRY(leati_check_not_null("leat_fill_pattern", "pattern", pattern));

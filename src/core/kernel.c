@@ -76,8 +76,11 @@ leat_status leat_module_load(leat_device *device, const void *image, size_t byte
     leat_status status;
     char *copy;
 
+    LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_load");
     LEATI_TRY(leati_check_permitted("leat_module_load"));
     LEATI_TRY(leati_check_device("leat_module_load", device));
+    if (leati_traced())
+        leati_span_lane(&device->lane);
     LEATI_TRY(leati_check_not_null("leat_module_load", "image", image));
     LEATI_TRY(leati_check_not_null("leat_module_load", "module", module));
     if (!bytes || bytes == SIZE_MAX)
@@ -144,8 +147,11 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
     char *content = NULL;
     size_t bytes = 0;
 
+    LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_load_file");
     LEATI_TRY(leati_check_permitted("leat_module_load_file"));
     LEATI_TRY(leati_check_device("leat_module_load_file", device));
+    if (leati_traced())
+        leati_span_lane(&device->lane);
     LEATI_TRY(leati_check_not_null("leat_module_load_file", "path", path));
     LEATI_TRY(leati_check_not_null("leat_module_load_file", "module", module));
     status = read_file(path, &content, &bytes);
@@ -174,8 +180,11 @@ leat_status leat_module_load_embedded(leat_device *device, const leat_embedded_k
     leat_status status;
     leat_module *made;
 
+    LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_load_embedded");
     LEATI_TRY(leati_check_permitted("leat_module_load_embedded"));
     LEATI_TRY(leati_check_device("leat_module_load_embedded", device));
+    if (leati_traced())
+        leati_span_lane(&device->lane);
     LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "kernels", kernels));
     LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "module", module));
     if (!count)
@@ -388,11 +397,13 @@ static leat_status get_builtins(const char *what, leat_device *device, enum leat
 
 leat_status leat_module_builtin(leat_device *device, leat_module **module)
 {
+    LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_builtin");
     return get_builtins("leat_module_builtin", device, LEATI_BUILTIN_BASIC, LEATI_BUILTIN_BASIC, module);
 }
 
 leat_status leat_module_layout(leat_device *device, leat_module **module)
 {
+    LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_layout");
     return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_WIDE_16, module);
 }
 
@@ -515,6 +526,7 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     struct leati_driver *driver;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_KERNEL, "leat_launch");
     LEATI_TRY(leati_check_permitted("leat_launch"));
     LEATI_TRY(leati_check_stream("leat_launch", stream));
     LEATI_TRY(check_kernel("leat_launch", kernel));
@@ -522,8 +534,16 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     status = check_launch(stream, kernel, grid, block, args, argument_count);
     if (status == LEAT_OK) {
         leati_stream_piece_begins(stream);
+        if (leati_traced()) {
+            leati_span_lane(&stream->lane);
+            leati_span_name(kernel->name, &kernel->name_string);
+            leati_span_value((uint64_t)grid.x * grid.y * grid.z * block.x * block.y * block.z);
+            leati_span_work_begins(&stream->lane);
+        }
         status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args,
                                      argument_count);
+        if (leati_traced())
+            leati_span_work_ends(&stream->lane);
         leati_stream_piece_ends(stream);
     }
     leati_timeline_submitted(stream->timeline);

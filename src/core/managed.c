@@ -205,10 +205,18 @@ static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_d
     if (!driver->ops->managed_prefetch)
         return refuse(driver, "prefetch of managed memory");
     LEATI_TRY(read_spread(to, &spread));
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_bytes(bytes, ptr);
+        leati_span_kinds(LEATI_TRACE_MEMORY_NONE, to ? LEATI_TRACE_MEMORY_DEVICE : LEATI_TRACE_MEMORY_PAGEABLE);
+        leati_span_work_begins(&stream->lane);
+    }
     if (spread.streams && bytes > spread.chunk_bytes)
         status = prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
     else
         status = driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
+    if (leati_traced())
+        leati_span_work_ends(&stream->lane);
     leati_timeline_submitted(stream->timeline);
     return status;
 }
@@ -217,6 +225,7 @@ leat_status leat_managed_prefetch(leat_stream *stream, void *ptr, size_t bytes, 
 {
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_PAGE_MOVE, "leat_managed_prefetch");
     LEATI_TRY(leati_check_permitted("leat_managed_prefetch"));
     LEATI_TRY(leati_check_stream("leat_managed_prefetch", stream));
     if (to)

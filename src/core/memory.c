@@ -55,27 +55,27 @@ static leat_status free_on_stream(leat_stream *stream, void *ptr)
 }
 
 /* Records an allocation in the trace. stream NULL: an allocation for the host. */
-static void trace_alloc(const struct leati_memory *memory, const leat_stream *stream)
+static void record_alloc(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->timeline->serial : 0);
+        LEATI_RECORD(.op = LEATI_RECORD_ALLOC, .block = memory->serial, .bytes = memory->bytes,
+                     .stream = stream ? stream->timeline->serial : 0);
 }
 
-static void trace_free(const struct leati_memory *memory, const leat_stream *stream)
+static void record_free(const struct leati_memory *memory, const leat_stream *stream)
 {
     if (memory->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory->serial, .bytes = memory->bytes,
-                    .stream = stream ? stream->timeline->serial : 0);
+        LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = memory->serial, .bytes = memory->bytes,
+                     .stream = stream ? stream->timeline->serial : 0);
 }
 
 /* Puts memory that could not be freed back into the table. The trace already has its free, so the memory is
  * recorded as a new allocation. */
 static void put_back(struct leati_memory *memory, const leat_stream *stream)
 {
-    memory->serial = memory->serial ? leati_trace_serial() : 0;
+    memory->serial = memory->serial ? leati_record_serial() : 0;
     leati_pointers_put_back(memory);
-    trace_alloc(memory, stream);
+    record_alloc(memory, stream);
 }
 
 /* Enters a new allocation into the table; frees it if that fails. */
@@ -86,14 +86,22 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
                                   .bytes = bytes,
                                   .kind = LEAT_KIND_DEVICE,
                                   .origin = LEATI_ALLOCATED,
-                                  .serial = leati_traced() ? leati_trace_serial() : 0};
+                                  .serial = leati_recorded() ? leati_record_serial() : 0};
     leat_status status = leati_pointers_add(&memory);
 
     if (status == LEAT_OK)
-        trace_alloc(&memory, stream);
+        record_alloc(&memory, stream);
     else
         (void)LEATI_QUIETLY(free_on_stream(stream, fresh));
     return status;
+}
+
+/* Describes an allocation, a free or a registration to the trace. */
+static void span_memory(struct leati_lane *lane, leat_kind kind, size_t bytes, const void *ptr)
+{
+    leati_span_lane(lane);
+    leati_span_bytes(bytes, ptr);
+    leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(kind));
 }
 
 leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr)
@@ -101,6 +109,7 @@ leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr)
     leat_status status;
     void *fresh;
 
+    LEATI_SPAN(LEATI_TRACE_ALLOC, "leat_alloc_driver");
     LEATI_TRY(leati_check_permitted("leat_alloc_driver"));
     LEATI_TRY(leati_check_stream("leat_alloc_driver", stream));
     LEATI_TRY(leati_check_not_null("leat_alloc_driver", "ptr", ptr));
@@ -108,7 +117,13 @@ leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr)
         *ptr = NULL;
         return LEAT_OK;
     }
+    if (leati_traced()) {
+        span_memory(&stream->lane, LEAT_KIND_DEVICE, bytes, NULL);
+        leati_span_tag(NULL);
+    }
     status = alloc_on_stream(stream, bytes, &fresh);
+    if (status == LEAT_OK && leati_traced())
+        leati_span_bytes(bytes, fresh);
     if (status == LEAT_OK)
         status = enter_fresh(stream, fresh, bytes);
     if (status != LEAT_OK)
@@ -124,7 +139,9 @@ leat_status leati_driver_free(leat_stream *stream, void *ptr)
     leat_status status;
 
     LEATI_TRY(leati_pointers_take("leat_free", ptr, LEATI_ALLOCATED, stream->device, &memory));
-    trace_free(&memory, stream);
+    record_free(&memory, stream);
+    if (leati_traced())
+        span_memory(&stream->lane, memory.kind, memory.bytes, ptr);
     status = free_on_stream(stream, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
@@ -200,7 +217,9 @@ leat_status leati_driver_memory_free(void *ptr)
                                                  memory.device->name);
     }
     LEATI_TRY(leati_pointers_take("leat_memory_free", ptr, LEATI_ALLOCATED, NULL, &memory));
-    trace_free(&memory, NULL);
+    record_free(&memory, NULL);
+    if (leati_traced())
+        span_memory(&memory.device->lane, memory.kind, memory.bytes, ptr);
     status = memory.device->driver->ops->mem_free(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
@@ -215,6 +234,7 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
     struct leati_endpoint first;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_PIN, "leat_register");
     LEATI_TRY(leati_check_permitted("leat_register"));
     LEATI_TRY(leati_check_device("leat_register", device));
     if (!bytes)
@@ -236,6 +256,8 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
                             "%p is %s memory already", ptr, leat_kind_name(first.location.kind));
     if (status == LEAT_OK)
         status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
+    if (leati_traced())
+        span_memory(&device->lane, LEAT_KIND_PINNED, bytes, ptr);
     /* Enter the range into the table first, because that detects overlaps, and undoing it cannot fail. */
     if (status == LEAT_OK)
         status = enter(device, LEAT_KIND_PINNED, ptr, bytes, LEATI_REGISTERED);
@@ -256,10 +278,13 @@ leat_status leat_unregister(void *ptr)
     struct leati_memory memory;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_UNPIN, "leat_unregister");
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_unregister"));
     LEATI_TRY(leati_pointers_take("leat_unregister", ptr, LEATI_REGISTERED, NULL, &memory));
+    if (leati_traced())
+        span_memory(&memory.device->lane, LEAT_KIND_PINNED, memory.bytes, ptr);
     status = memory.device->driver->ops->host_unregister(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;

@@ -195,7 +195,7 @@ leat_status leati_memory_close(struct leat_device *device)
             status = leati_import_end(&memory);
         else if (memory.origin == LEATI_ALLOCATED) {
             if (memory.serial)
-                LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = memory.serial, .bytes = memory.bytes);
+                LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = memory.serial, .bytes = memory.bytes);
             status = ops->mem_free(device->driver, device->native, ptr);
         }
         first = first != LEAT_OK ? first : status;

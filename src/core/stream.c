@@ -97,6 +97,8 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
         free_stream(stream);
         return status;
     }
+    stream->lane = (struct leati_lane){
+        .device = &stream->device->traced, .stream = stream->native, .serial = stream->timeline->serial};
     leati_lock(&stream->device->lock);
     leati_link_add(&stream->device->streams, &stream->link);
     leati_unlock(&stream->device->lock);
@@ -150,7 +152,7 @@ static leat_status end_stream(leat_stream *stream, bool finished)
     leat_status status;
 
     leati_assert(!atomic_load_explicit(&stream->handle.live, memory_order_relaxed));
-    LEATI_TRACE(.op = LEATI_TRACE_STREAM_DESTROY, .stream = stream->timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_STREAM_DESTROY, .stream = stream->timeline->serial);
     if (copies)
         copies->stream_ends(stream);
     if (hooks)
@@ -222,7 +224,7 @@ LEATI_HOT static void seen_done(leat_stream *stream, uint64_t seq)
         return;
     leati_assert(seq < leati_timeline_now(stream->timeline));
     leati_timeline_complete(stream->timeline, seq);
-    LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_SYNC, .stream = stream->timeline->serial);
 }
 
 LEATI_HOT void leati_wait_begins(struct leat_device *device, leati_query_function query, void *native)
@@ -239,8 +241,11 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     leat_status status;
     uint64_t seq, submitted;
 
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_stream_synchronize");
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
+    if (leati_traced())
+        leati_span_lane(&stream->lane);
     if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
         !leati_timeline_waited_already(stream->timeline)) {
         driver = stream->device->driver;
@@ -253,7 +258,7 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
         leati_timeline_seen_idle(stream->timeline, submitted);
         seen_done(stream, seq);
     } else {
-        LEATI_TRACE(.op = LEATI_TRACE_SYNC, .stream = stream->timeline->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_SYNC, .stream = stream->timeline->serial);
     }
     status = leati_timeline_take_failure(stream->timeline);
     return status == LEAT_OK ? status
@@ -281,6 +286,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     struct leati_driver *driver;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_EVENT_WAIT, "leat_stream_wait");
     LEATI_TRY(leati_check_permitted("leat_stream_wait"));
     LEATI_TRY(leati_check_stream("leat_stream_wait", stream));
     LEATI_TRY(leati_check_event("leat_stream_wait", event));
@@ -294,13 +300,17 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
         return LEAT_OK;
     leati_lock(&event->lock);
     leati_assert(event->native);
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_value(event->traced);
+    }
     status = driver->ops->stream_wait(driver, stream->native, event->native);
     if (status == LEAT_OK && event->point.serial)
         leati_timeline_waited(stream->timeline, &event->point, &event->known);
     else if (status == LEAT_OK)
         leati_timeline_unknown_wait(stream->timeline);
     if (status == LEAT_OK)
-        LEATI_TRACE(.op = LEATI_TRACE_WAIT, .stream = stream->timeline->serial, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_WAIT, .stream = stream->timeline->serial, .event = event->serial);
     leati_unlock(&event->lock);
     leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);
@@ -369,6 +379,7 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     struct host_call *call;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_HOST_FUNCTION, "leat_launch_host");
     LEATI_TRY(leati_check_permitted("leat_launch_host"));
     LEATI_TRY(leati_check_stream("leat_launch_host", stream));
     if (!function)
@@ -380,7 +391,13 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     list(call);
     driver = stream->device->driver;
     leati_stream_piece_begins(stream);
+    if (leati_traced()) {
+        leati_span_lane(&stream->lane);
+        leati_span_work_begins(&stream->lane);
+    }
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
+    if (leati_traced())
+        leati_span_work_ends(&stream->lane);
     leati_stream_piece_ends(stream);
     leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);

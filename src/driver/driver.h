@@ -273,6 +273,11 @@ struct leati_driver_ops {
     leat_status (*stream_mem_ops)(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
                                   unsigned count);
 
+    /* Stores the time of leati_clock_ns() in *ns when the stream gets there: the end of all work before. *ns must
+     * stay valid until then. Optional: without it the recorder of traces uses events, and measures how the
+     * device's clock relates to leat's. */
+    leat_status (*stream_stamp)(struct leati_driver *driver, void *stream, _Atomic uint64_t *ns);
+
     /* Calls function(argument) once, in stream order. If the device is lost, the call may never happen.
      * Required. */
     leat_status (*launch_host)(struct leati_driver *driver, void *stream, void (*function)(void *),

@@ -22,16 +22,16 @@ static uint64_t serial_of(const leat_stream *stream)
 
 /* Records a free for the recorder of allocations. Call when the free can no longer fail, but before another thread
  * can get the block. */
-static void trace_free(const leat_stream *stream, struct leati_block *block)
+static void record_free(const leat_stream *stream, struct leati_block *block)
 {
     uint64_t serial;
 
-    if (!leati_traced() || !block->serial)
+    if (!leati_recorded() || !block->serial)
         return;
     serial = block->serial;
     block->serial = 0;
-    LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = serial, .bytes = leati_requested(block),
-                .stream = serial_of(stream));
+    LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = serial, .bytes = leati_requested(block),
+                 .stream = serial_of(stream));
 }
 
 /* ---- allocating ---- */
@@ -118,8 +118,8 @@ static void give_back(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_error_quiet_end();
 }
 
-static inline leat_status alloc_untraced(const char *what, struct leat_pool *pool, leat_stream *stream,
-                                         size_t bytes, size_t alignment, void **ptr)
+static inline leat_status alloc_unrecorded(const char *what, struct leat_pool *pool, leat_stream *stream,
+                                           size_t bytes, size_t alignment, void **ptr)
 {
     size_t rounded_bytes = leati_round_up(bytes, LEATI_GRANULE_BYTES);
     struct leati_block *block = NULL;
@@ -152,33 +152,65 @@ static inline leat_status alloc_untraced(const char *what, struct leat_pool *poo
     return LEAT_OK;
 }
 
-/* Like alloc_untraced(), but records the allocation. */
-__attribute__((noinline)) static leat_status alloc_traced(const char *what, struct leat_pool *pool,
-                                                          leat_stream *stream, size_t bytes, size_t alignment,
-                                                          void **ptr)
+/* Like alloc_unrecorded(), but records the allocation. */
+__attribute__((noinline)) static leat_status alloc_recorded(const char *what, struct leat_pool *pool,
+                                                            leat_stream *stream, size_t bytes, size_t alignment,
+                                                            void **ptr)
 {
-    leat_status status = alloc_untraced(what, pool, stream, bytes, alignment, ptr);
+    leat_status status = alloc_unrecorded(what, pool, stream, bytes, alignment, ptr);
     struct leati_block *block;
     struct leat_pool *found;
 
     if (status != LEAT_OK) {
-        LEATI_TRACE(.op = LEATI_TRACE_ALLOC_FAILED, .bytes = bytes, .stream = serial_of(stream),
-                    .pool = pool->serial, .alignment = alignment);
+        LEATI_RECORD(.op = LEATI_RECORD_ALLOC_FAILED, .bytes = bytes, .stream = serial_of(stream),
+                     .pool = pool->serial, .alignment = alignment);
         return status;
     }
     block = leati_block_find(*ptr, &found);
     leati_assert(block && found == pool && leati_state(block) == LEATI_BLOCK_LIVE);
-    block->serial = leati_trace_serial();
-    LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
-                .pool = pool->serial, .alignment = alignment);
+    block->serial = leati_record_serial();
+    LEATI_RECORD(.op = LEATI_RECORD_ALLOC, .block = block->serial, .bytes = bytes, .stream = serial_of(stream),
+                 .pool = pool->serial, .alignment = alignment);
     return LEAT_OK;
+}
+
+static struct leati_lane *lane_of(const struct leat_pool *pool, leat_stream *stream)
+{
+    return stream ? &stream->lane : &pool->device->lane;
+}
+
+/* Describes an allocation to the trace. */
+__attribute__((noinline)) static void span_alloc(const struct leat_pool *pool, leat_stream *stream, size_t bytes,
+                                                 const void *ptr)
+{
+    leati_span_lane(lane_of(pool, stream));
+    leati_span_bytes(bytes, ptr);
+    leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(pool->kind));
+    leati_span_tag(leati_stats_tag_name(leati_stats_thread_tag()));
+}
+
+/* Describes a free to the trace, before it is made. */
+__attribute__((noinline)) static void span_free(leat_stream *stream, const void *ptr)
+{
+    struct leat_pool *pool;
+    const struct leati_block *block = leati_block_find(ptr, &pool);
+
+    leati_span_bytes(block ? leati_requested(block) : 0, ptr);
+    if (!block)
+        return;
+    leati_span_lane(lane_of(pool, stream));
+    leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(pool->kind));
 }
 
 static leat_status alloc_from(const char *what, struct leat_pool *pool, leat_stream *stream, size_t bytes,
                               size_t alignment, void **ptr)
 {
-    return leati_traced() ? alloc_traced(what, pool, stream, bytes, alignment, ptr)
-                          : alloc_untraced(what, pool, stream, bytes, alignment, ptr);
+    leat_status status = leati_recorded() ? alloc_recorded(what, pool, stream, bytes, alignment, ptr)
+                                          : alloc_unrecorded(what, pool, stream, bytes, alignment, ptr);
+
+    if (leati_traced())
+        span_alloc(pool, stream, bytes, status == LEAT_OK ? *ptr : NULL);
+    return status;
 }
 
 static leat_status alloc_default(const char *what, leat_device *device, leat_kind kind, leat_stream *stream,
@@ -194,6 +226,7 @@ static leat_status alloc_default(const char *what, leat_device *device, leat_kin
 
 leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
 {
+    LEATI_SPAN(LEATI_TRACE_ALLOC, "leat_alloc");
     LEATI_TRY(leati_check_permitted("leat_alloc"));
     LEATI_TRY(leati_check_stream("leat_alloc", stream));
     LEATI_TRY(leati_check_not_null("leat_alloc", "ptr", ptr));
@@ -206,6 +239,7 @@ leat_status leat_alloc(leat_stream *stream, size_t bytes, void **ptr)
 
 leat_status leat_memory_alloc(leat_device *device, leat_kind kind, size_t bytes, void **ptr)
 {
+    LEATI_SPAN(LEATI_TRACE_ALLOC, "leat_memory_alloc");
     LEATI_TRY(leati_check_permitted("leat_memory_alloc"));
     LEATI_TRY(leati_check_device("leat_memory_alloc", device));
     LEATI_TRY(leati_check_not_null("leat_memory_alloc", "ptr", ptr));
@@ -244,12 +278,14 @@ static leat_status pool_alloc(const char *what, leat_pool *pool, leat_stream *st
 
 leat_status leat_pool_alloc(leat_stream *stream, leat_pool *pool, size_t bytes, void **ptr)
 {
+    LEATI_SPAN(LEATI_TRACE_ALLOC, "leat_pool_alloc");
     return pool_alloc("leat_pool_alloc", pool, stream, bytes, 0, ptr);
 }
 
 leat_status leat_pool_alloc_aligned(leat_stream *stream, leat_pool *pool, size_t bytes, size_t alignment,
                                     void **ptr)
 {
+    LEATI_SPAN(LEATI_TRACE_ALLOC, "leat_pool_alloc_aligned");
     return pool_alloc("leat_pool_alloc_aligned", pool, stream, bytes, alignment, ptr);
 }
 
@@ -347,7 +383,7 @@ static inline bool free_cached(leat_stream *stream, const void *ptr)
     bool found, kept = false;
 
     /* The recorder must be called without the magazine's lock, so frees that are recorded take the slow path. */
-    if (!magazine || pool->checked || leati_traced())
+    if (!magazine || pool->checked || leati_recorded())
         return false;
     cache = leati_stream_cache_find(pool, stream);
     if (!cache || magazine != leati_magazine_of(cache, false) || !leati_magazine_try(magazine))
@@ -418,7 +454,7 @@ static bool keep_cached(struct leat_pool *pool, leat_stream *stream, struct leat
 
     if (!magazine || pool->checked || block->uses || block->cache != cache || block->planned)
         return false;
-    trace_free(stream, block);
+    record_free(stream, block);
     leati_magazine_lock(magazine);
     block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
     kept = leati_magazine_push(magazine, block);
@@ -450,7 +486,7 @@ static leat_status free_block(struct leat_pool *pool, leat_stream *stream, struc
         cache = pool->host;
     }
     if (status == LEAT_OK) {
-        trace_free(stream, block);
+        record_free(stream, block);
         free_slow(pool, stream, cache, block);
     } else {
         leati_set_state(block, LEATI_BLOCK_LIVE);
@@ -465,10 +501,13 @@ leat_status leat_free(leat_stream *stream, void *ptr)
     struct leat_pool *pool;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_FREE, "leat_free");
     LEATI_TRY(leati_check_permitted("leat_free"));
     LEATI_TRY(leati_check_stream("leat_free", stream));
     if (!ptr)
         return LEAT_OK;
+    if (leati_traced())
+        span_free(stream, ptr);
     if (free_cached(stream, ptr))
         return LEAT_OK;
     status = take_block("leat_free", ptr, &pool, &block);
@@ -491,9 +530,12 @@ leat_status leat_memory_free(void *ptr)
     struct leat_pool *pool;
     leat_status status;
 
+    LEATI_SPAN(LEATI_TRACE_FREE, "leat_memory_free");
     if (!ptr)
         return LEAT_OK;
     LEATI_TRY(leati_check_permitted("leat_memory_free"));
+    if (leati_traced())
+        span_free(NULL, ptr);
     if (free_cached(NULL, ptr))
         return LEAT_OK;
     status = take_block("leat_memory_free", ptr, &pool, &block);
@@ -550,7 +592,7 @@ leat_status leat_block_use(leat_stream *stream, void *ptr)
     leati_lock(&pool->lock);
     status = leati_stream_uses_add_stream(pool, block, stream);
     if (status == LEAT_OK && block->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_USE, .block = block->serial, .stream = serial_of(stream));
+        LEATI_RECORD(.op = LEATI_RECORD_USE, .block = block->serial, .stream = serial_of(stream));
     leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use of %p", ptr);
 }
@@ -571,7 +613,7 @@ leat_status leat_block_use_until(leat_event *event, void *ptr)
     leati_lock(&pool->lock);
     status = leati_stream_uses_add_event(pool, block, event);
     if (status == LEAT_OK && block->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_USE_UNTIL, .block = block->serial, .event = event->serial);
+        LEATI_RECORD(.op = LEATI_RECORD_USE_UNTIL, .block = block->serial, .event = event->serial);
     leati_unlock(&pool->lock);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_block_use_until of %p", ptr);
 }

@@ -304,8 +304,8 @@ static void enlist(struct leat_pool *pool)
         device->pool_numbers |= 1u << pool->number;
     if (pool->budget)
         atomic_fetch_add_explicit(&pool->budget->pools, 1, memory_order_relaxed);
-    LEATI_TRACE(.op = LEATI_TRACE_POOL_CREATE, .pool = pool->serial, .kind = leat_kind_name(pool->kind),
-                .device = device->name, .name = pool->name);
+    LEATI_RECORD(.op = LEATI_RECORD_POOL_CREATE, .pool = pool->serial, .kind = leat_kind_name(pool->kind),
+                 .device = device->name, .name = pool->name);
     leati_lock(&list_lock);
     pool->next = list;
     list = pool;
@@ -482,7 +482,7 @@ static leat_status end(struct leat_pool *pool)
     leat_status first = LEAT_OK, status;
     struct leati_block *block;
 
-    LEATI_TRACE(.op = LEATI_TRACE_POOL_DESTROY, .pool = pool->serial);
+    LEATI_RECORD(.op = LEATI_RECORD_POOL_DESTROY, .pool = pool->serial);
     delist(pool);
     leati_lock(&pool->lock);
     leati_guard_drain_quarantine(pool);
@@ -565,22 +565,22 @@ static struct leat_pool *any_pool_of(const leat_device *device)
     return pool;
 }
 
-static void trace_free(const struct leati_block *block)
+static void record_free(const struct leati_block *block)
 {
     if (leati_state(block) == LEATI_BLOCK_LIVE && block->serial)
-        LEATI_TRACE(.op = LEATI_TRACE_FREE, .block = block->serial, .bytes = leati_requested(block));
+        LEATI_RECORD(.op = LEATI_RECORD_FREE, .block = block->serial, .bytes = leati_requested(block));
 }
 
 /* Records, for the recorder of allocations, a free of each block that is still live when its pool ends. */
-static void trace_lost(const struct leat_pool *pool)
+static void record_lost(const struct leat_pool *pool)
 {
     const struct leati_block *block;
 
     for (const struct leati_span *span = pool->spans; span; span = span->next)
         for (block = span->first; block; block = block->after)
-            trace_free(block);
+            record_free(block);
     for (uint32_t index = 0; (block = leati_pool_plan_block(pool, &index));)
-        trace_free(block);
+        record_free(block);
 }
 
 static leat_status hook_device_closes(struct leat_device *device)
@@ -590,8 +590,8 @@ static leat_status hook_device_closes(struct leat_device *device)
 
     while ((pool = any_pool_of(device))) {
         leati_stats_leaks(pool);
-        if (leati_traced())
-            trace_lost(pool);
+        if (leati_recorded())
+            record_lost(pool);
         leati_handle_retire(&leati_pool_handles, pool);
         status = end(pool);
         first = first != LEAT_OK ? first : status;

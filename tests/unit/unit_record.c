@@ -63,9 +63,9 @@ static char *record_lines(size_t full, size_t *bytes)
             _exit(1);
         leati_record_begin();
         for (uint64_t i = 1; i <= LINES; i++)
-            LEATI_TRACE(.op = LEATI_TRACE_ALLOC, .block = i, .bytes = i * i, .stream = 1);
-        LEATI_TRACE(.op = LEATI_TRACE_DEVICE_CLOSE);
-        _exit(leati_traced() ? 0 : 2);
+            LEATI_RECORD(.op = LEATI_RECORD_ALLOC, .block = i, .bytes = i * i, .stream = 1);
+        LEATI_RECORD(.op = LEATI_RECORD_DEVICE_CLOSE);
+        _exit(leati_recorded() ? 0 : 2);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, full < SIZE_MAX ? 2 << 8 : 0);

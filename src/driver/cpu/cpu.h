@@ -192,6 +192,7 @@ leat_status cpu_event_destroy(struct leati_driver *driver, void *event);
 leat_status cpu_event_adopt(struct leati_driver *driver, void *device, void *native, void **event);
 void *cpu_event_native(struct leati_driver *driver, void *event);
 leat_status cpu_event_record(struct leati_driver *driver, void *event, void *stream);
+leat_status cpu_stream_stamp(struct leati_driver *driver, void *stream, _Atomic uint64_t *ns);
 leat_status cpu_event_query(struct leati_driver *driver, void *event);
 leat_status cpu_event_synchronize(struct leati_driver *driver, void *event);
 leat_status cpu_event_elapsed(struct leati_driver *driver, void *start, void *end, double *milliseconds);

@@ -245,6 +245,7 @@ static const struct leati_driver_ops ops = {
     .event_adopt = cpu_event_adopt,
     .event_native = cpu_event_native,
     .event_record = cpu_event_record,
+    .stream_stamp = cpu_stream_stamp,
     .event_query = cpu_event_query,
     .event_synchronize = cpu_event_synchronize,
     .event_elapsed = cpu_event_elapsed,

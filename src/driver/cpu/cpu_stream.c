@@ -626,6 +626,45 @@ leat_status cpu_event_record(struct leati_driver *driver, void *handle, void *st
     return LEAT_OK;
 }
 
+struct stamp_work {
+    struct cpu_work work;
+    _Atomic uint64_t *ns;
+};
+
+/* Relaxed: the time is all that the reader needs. */
+static void stamp(_Atomic uint64_t *ns)
+{
+    atomic_store_explicit(ns, leati_clock_ns(), memory_order_relaxed);
+}
+
+static void run_stamp(struct cpu_work *work)
+{
+    stamp(((struct stamp_work *)(void *)work)->ns);
+}
+
+leat_status cpu_stream_stamp(struct leati_driver *driver, void *handle, _Atomic uint64_t *ns)
+{
+    struct cpu_stream *stream = ((struct cpu_stream_handle *)handle)->stream;
+    struct stamp_work *work;
+    bool idle;
+
+    (void)driver;
+    /* Not queued if the stream is idle, because later work then need not wake the stream's thread either. */
+    leati_lock(&stream->lock);
+    idle = stream->done == stream->submitted;
+    if (idle)
+        stamp(ns);
+    leati_unlock(&stream->lock);
+    if (idle)
+        return LEAT_OK;
+    work = malloc(sizeof *work);
+    if (!work)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory to queue the work");
+    *work = (struct stamp_work){.work.run = run_stamp, .ns = ns};
+    cpu_stream_push(handle, &work->work);
+    return LEAT_OK;
+}
+
 static void run_wait(struct cpu_work *work)
 {
     struct fence_work *wait = (struct fence_work *)(void *)work;
