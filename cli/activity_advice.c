@@ -195,26 +195,50 @@ static bool is_pageable(const struct activity *a)
     return a->from_memory == ACTIVITY_MEMORY_PAGEABLE || a->to_memory == ACTIVITY_MEMORY_PAGEABLE;
 }
 
-/* Takes the best rate of large copies without pageable memory, and then what the user gave. */
-static void find_rates(struct advice_scene *scene, double given_gb_s)
+/* Returns the rate of a copy that tells what the link can do, or 0. */
+static double telling_rate(const struct activity *a, enum advice_direction direction)
 {
-    size_t i;
+    uint64_t length = a->device_end_ns - a->device_begin_ns;
 
-    for (i = 0; i < scene->by_device_count; i++) {
-        const struct activity *a = scene->by_device[i];
-        uint64_t length = a->device_end_ns - a->device_begin_ns;
-        enum advice_direction direction = advice_direction_of(a);
-        double rate = length ? (double)a->bytes / (double)length : 0;
+    return a->kind == ACTIVITY_COPY && a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) && length &&
+                   advice_direction_of(a) == direction
+               ? (double)a->bytes / (double)length
+               : 0;
+}
 
-        if (a->kind == ACTIVITY_COPY && a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) &&
-            rate > scene->rate_gb_s[direction])
-            scene->rate_gb_s[direction] = rate;
-    }
-    for (i = ADVICE_TO_DEVICE; i <= ADVICE_FROM_DEVICE; i++)
-        if (scene->rate_gb_s[i] <= 0 && given_gb_s > 0) {
-            scene->rate_gb_s[i] = given_gb_s;
-            scene->rate_given[i] = true;
+static int compare_rates(const void *a, const void *b)
+{
+    double one = *(const double *)a, other = *(const double *)b;
+
+    return one < other ? -1 : one > other;
+}
+
+/* Takes the median of large copies without pageable memory, or else what the user gave. Returns false if memory is
+ * short. */
+static bool find_rates(struct advice_scene *scene, double given_gb_s)
+{
+    double *rates = calloc(scene->by_device_count + 1, sizeof *rates);
+    int direction;
+
+    if (!rates)
+        return false;
+    for (direction = 0; direction < ADVICE_OTHER; direction++) {
+        size_t count = 0, i;
+
+        for (i = 0; i < scene->by_device_count; i++) {
+            rates[count] = telling_rate(scene->by_device[i], (enum advice_direction)direction);
+            count += rates[count] > 0;
         }
+        qsort(rates, count, sizeof *rates, compare_rates);
+        if (count)
+            scene->rate_gb_s[direction] = rates[count / 2];
+        else if (direction != ADVICE_ON_DEVICE && given_gb_s > 0) {
+            scene->rate_gb_s[direction] = given_gb_s;
+            scene->rate_given[direction] = true;
+        }
+    }
+    free(rates);
+    return true;
 }
 
 uint64_t advice_time_ns(const struct advice_scene *scene, enum advice_direction direction, uint64_t bytes)
@@ -227,7 +251,7 @@ const char *advice_rate_text(const struct advice_scene *scene, enum advice_direc
     char figure[TEXT_MAX];
 
     snprintf(text, 96, "%s GB/s, %s", text_figure(figure, scene->rate_gb_s[direction]),
-             scene->rate_given[direction] ? "as --rate says" : "the best of the large copies in this trace");
+             scene->rate_given[direction] ? "as --rate says" : "the median of the large copies in this trace");
     return text;
 }
 
@@ -281,8 +305,7 @@ static bool scene_make(struct advice_scene *scene, const struct activity_log *lo
                     &scene->by_thread_count) ||
         !make_covers(scene))
         return false;
-    find_rates(scene, rate_gb_s);
-    return true;
+    return find_rates(scene, rate_gb_s);
 }
 
 static int compare_advice(const void *a, const void *b)

@@ -262,7 +262,7 @@ static bool read_times(struct reader *reader, const void *record)
     struct activity *a;
 
     memcpy(&times, record, sizeof times);
-    if (!reader->sorted) {
+    if (!reader->sorted && reader->block_count) {
         qsort(reader->blocks, reader->block_count, sizeof *reader->blocks, compare_blocks);
         reader->sorted = true;
     }

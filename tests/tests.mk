@@ -212,7 +212,7 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_trace.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
