@@ -247,7 +247,7 @@ static struct activity_log *make_long(void)
 static unsigned char *written(const struct activity_report *report, size_t *bytes,
                               bool (*write)(const struct activity_report *report, FILE *file))
 {
-    char *text = NULL;
+    static char *text; /* static, since the stream keeps its address */
     FILE *file = open_memstream(&text, bytes);
 
     assert_non_null(file);

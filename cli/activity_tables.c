@@ -1,5 +1,5 @@
 /*
- * activity_text.c - prints what "leat trace" found in a recorded run as tables for the terminal.
+ * activity_tables.c - prints what "leat trace" found in a recorded run as tables for the terminal.
  */
 #include "activity.h"
 #include "table.h"
