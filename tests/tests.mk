@@ -24,14 +24,15 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
-            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size)
+            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
+            test_trace test_trace_ends)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
                test_model test_model_share test_model_save test_layout test_layout_lists test_fill test_bad_input \
-               test_stream test_threads \
+               test_stream test_threads test_trace \
                test_pool_threads \
                order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
@@ -76,11 +77,11 @@ $(test_cxx): $(test_bin)/%: tests/api/%.cc $(checked_lib) $(BUILD)/flags
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wshadow -Wconversion -Iinclude $(CPPFLAGS) $(CFLAGS) -pthread -MMD -MP -MF $@.d \
 	    $< $(LDFLAGS) $(checked_lib) $(LIB_LIBS) -o $@
 
-# Which headers the objects of a folder see. In support/, only held and canonical_cases see private ones.
+# Which headers the objects of a folder see. In support/, only these three see private ones.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
 test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
-test_cflags_support = $(if $(filter held canonical_cases,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
+test_cflags_support = $(if $(filter held canonical_cases trace_reader,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
 define test_object_rule
 $$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
 	$$(say) CC $$<
@@ -145,12 +146,15 @@ $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
-walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_pools.o fault_copies.o fault_files.o)
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_copies.o fault_files.o)
 $(test_walk): $(walk_objects) $(files_obj)
 model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
 $(test_bin)/order_model: $(addprefix $(test_bin)/,vector_clocks.o clock_steps.o)
 $(test_bin)/pool_model: $(addprefix $(test_bin)/,pool_checks.o pool_steps.o)
+
+# Reads the files of traces.
+$(addprefix $(test_bin)/,test_trace test_trace_ends): $(test_bin)/trace_reader.o
 
 # Random canonical layouts, and the plain loops that they are compared with.
 $(addprefix $(test_bin)/,unit_layout_host unit_layout_gpu): $(test_bin)/canonical_cases.o
@@ -285,8 +289,9 @@ check-strict: $(check_needs)
 # above all drivers are left out.
 above_drivers := $(staged_ends) $(addprefix $(test_bin)/,test_pool_order test_pool_reuse test_pool_pending \
                  test_pool_guard test_pool_races test_pool_scrub test_pool_reports)
-# test_file_map needs leat's handler of SIGBUS, but here a second leat, that of the library, installs its own later.
-test_names := $(test_bin)/order_model $(filter-out $(above_drivers) %/test_file_map,$(test_api))
+# test_file_map needs leat's handler of SIGBUS, but here a second leat, that of the library, installs its own later. It
+# would also write to the file of LEAT_TRACE, which test_trace_ends sets.
+test_names := $(test_bin)/order_model $(filter-out $(above_drivers) %/test_file_map %/test_trace_ends,$(test_api))
 check-names: check-names-hip check-names-cuda
 check-names-hip: tests compat
 	$(Q)echo 'once more, on the driver hip over libleat-hip:'
@@ -439,4 +444,4 @@ gate: tests
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
         $(tsan_suites) fuzz-layout fuzz-model gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
-         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d)
+         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d trace_reader.d)

@@ -60,7 +60,7 @@ allowed() {
 }
 
 # Only tests in unit/ may include private headers; all others include what a user can.
-inside='^tests/(fake/|unit/|support/(held|canonical_cases)\.)'
+inside='^tests/(fake/|unit/|support/(held|canonical_cases|trace_reader)\.)'
 
 # Prints the system headers that a file may include: only a few files may include a vendor's SDK, and public headers
 # only headers of standard C.

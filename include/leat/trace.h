@@ -75,7 +75,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_trace_start(const char *path, const lea
  * written to its end, for instance because the disk is full; it can be read as far as it was written, and nothing
  * is recorded any more).
  */
-LEAT_API leat_status leat_trace_stop(leat_trace_stats *stats);
+LEAT_NODISCARD LEAT_API leat_status leat_trace_stop(leat_trace_stats *stats);
 
 /* Begins a range of this thread. Does nothing if nothing is being recorded. leat copies name, up to 1024 bytes. A
  * thread may have 32 ranges open at once; leat does not record more. name NULL counts as "". Use few names, since

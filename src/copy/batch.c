@@ -657,8 +657,8 @@ static leat_status copy_each(struct batch *batch, size_t first, size_t end, bool
 /* Describes a round that was submitted to the trace. */
 static void trace_round(const struct batch *batch, size_t first, size_t end)
 {
-    leati_span_work_ends(&batch->stream->lane);
-    leati_span_lane(&batch->stream->lane);
+    leati_span_work_ends(&batch->stream->traced);
+    leati_span_stream(&batch->stream->traced);
     for (size_t i = first; i < end; i++) {
         uint32_t group = batch->ops.list[i].group;
 
@@ -686,7 +686,7 @@ static leat_status copy_round(struct batch *batch, const struct block *needs, si
         return status;
     }
     if (leati_traced())
-        leati_span_work_begins(&batch->stream->lane);
+        leati_span_work_begins(&batch->stream->traced);
     status = issue(batch, block);
     if (leati_traced())
         trace_round(batch, first, end);

@@ -404,8 +404,8 @@ __attribute__((noinline)) static void span_submitted(const struct leati_plan *pl
 
     if (transfer->shape == LEATI_SHAPE_REGION)
         part.pieces = (uint32_t)(transfer->region.height * transfer->region.depth);
-    leati_span_work_ends(&transfer->stream->lane);
-    leati_span_lane(&transfer->stream->lane);
+    leati_span_work_ends(&transfer->stream->traced);
+    leati_span_stream(&transfer->stream->traced);
     if (status == LEAT_OK)
         leati_span_copy(&part);
 }
@@ -421,7 +421,7 @@ LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_jo
         *job = NULL;
     LEATI_TRY(leati_transfer_may_start(transfer, &use));
     if (leati_traced())
-        leati_span_work_begins(&transfer->stream->lane);
+        leati_span_work_begins(&transfer->stream->traced);
     status = leati_protocols[plan->protocol]->submit(plan, job);
     if (status == LEATI_DECLINED)
         status = submit_next(plan, job);

@@ -261,7 +261,7 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_ticket_wait: only tickets of leat_file_sync_start() and leat_file_commit_start() have the point LEAT_COPY_POINT_DURABLE");
     if (leati_traced()) {
-        leati_span_lane(&ticket->device->lane);
+        leati_span_stream(&ticket->device->traced_calls);
         leati_span_value(ticket->traced);
     }
     if (ticket->staged && point == LEAT_COPY_POINT_STAGED)

@@ -85,7 +85,7 @@ struct leat_device {
     void *prefetch_streams[LEATI_PREFETCH_STREAMS_MAX]; /* driver streams; created on first use */
     unsigned prefetch_count;
     struct leati_traced_device traced;
-    struct leati_lane lane; /* for traced calls that have no stream */
+    struct leati_traced_stream traced_calls; /* for calls that have no stream */
 };
 
 struct leat_stream {
@@ -100,7 +100,7 @@ struct leat_stream {
     _Atomic(struct leati_stream_cache *)
         caches[LEATI_FAST_POOLS]; /* its caches in the first LEATI_FAST_POOLS pools of the device (pool/pool.h) */
     struct leati_link link;
-    struct leati_lane lane;
+    struct leati_traced_stream traced;
 };
 
 struct leat_event {

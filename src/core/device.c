@@ -287,7 +287,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
     link_init(&device->modules);
     device->traced = (struct leati_traced_device){
         .driver = driver, .native = device->native, .ordinal = ordinal, .name = device->name};
-    device->lane = (struct leati_lane){.device = &device->traced};
+    device->traced_calls = (struct leati_traced_stream){.device = &device->traced};
     leati_lock(&list_lock);
     device->next = list;
     list = device;
@@ -440,7 +440,7 @@ leat_status leat_device_synchronize(leat_device *device)
     LEATI_TRY(leati_check_permitted("leat_device_synchronize"));
     LEATI_TRY(leati_check_device("leat_device_synchronize", device));
     if (leati_traced())
-        leati_span_lane(&device->lane);
+        leati_span_stream(&device->traced_calls);
     status = device->driver->ops->device_synchronize(device->driver, device->native);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_device_synchronize on %s", device->name);

@@ -209,7 +209,7 @@ leat_status leat_event_record(leat_stream *stream, leat_event *event)
     event->traced = leati_traced() ? leati_span_id() : 0;
     leati_unlock(&event->lock);
     if (leati_traced())
-        leati_span_lane(&stream->lane);
+        leati_span_stream(&stream->traced);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_event_record on %s", event->device->name);
     /* Release: a thread that sees the flag knows that the driver already has the record. */
@@ -247,7 +247,7 @@ leat_status leat_event_synchronize(leat_event *event)
     driver = event->device->driver;
     point = point_of(event);
     if (leati_traced()) {
-        leati_span_lane(&event->device->lane);
+        leati_span_stream(&event->device->traced_calls);
         leati_span_value(traced_record(event));
     }
     leati_wait_begins(event->device, driver->ops->event_query, event->native);

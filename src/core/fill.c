@@ -77,14 +77,14 @@ static leat_status fill(leat_stream *stream, void *dst, struct pattern pattern, 
     shorten(&pattern);
     leati_stream_piece_begins(stream);
     if (leati_traced()) {
-        leati_span_lane(&stream->lane);
+        leati_span_stream(&stream->traced);
         leati_span_bytes(bytes, dst);
         leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(endpoint.location.kind));
-        leati_span_work_begins(&stream->lane);
+        leati_span_work_begins(&stream->traced);
     }
     status = fill_at(stream, endpoint.device_pointer, &pattern, bytes);
     if (leati_traced())
-        leati_span_work_ends(&stream->lane);
+        leati_span_work_ends(&stream->traced);
     leati_stream_piece_ends(stream);
     leati_timeline_submitted(stream->timeline);
     LEATI_TRY(status);

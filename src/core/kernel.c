@@ -80,7 +80,7 @@ leat_status leat_module_load(leat_device *device, const void *image, size_t byte
     LEATI_TRY(leati_check_permitted("leat_module_load"));
     LEATI_TRY(leati_check_device("leat_module_load", device));
     if (leati_traced())
-        leati_span_lane(&device->lane);
+        leati_span_stream(&device->traced_calls);
     LEATI_TRY(leati_check_not_null("leat_module_load", "image", image));
     LEATI_TRY(leati_check_not_null("leat_module_load", "module", module));
     if (!bytes || bytes == SIZE_MAX)
@@ -151,7 +151,7 @@ leat_status leat_module_load_file(leat_device *device, const char *path, leat_mo
     LEATI_TRY(leati_check_permitted("leat_module_load_file"));
     LEATI_TRY(leati_check_device("leat_module_load_file", device));
     if (leati_traced())
-        leati_span_lane(&device->lane);
+        leati_span_stream(&device->traced_calls);
     LEATI_TRY(leati_check_not_null("leat_module_load_file", "path", path));
     LEATI_TRY(leati_check_not_null("leat_module_load_file", "module", module));
     status = read_file(path, &content, &bytes);
@@ -184,7 +184,7 @@ leat_status leat_module_load_embedded(leat_device *device, const leat_embedded_k
     LEATI_TRY(leati_check_permitted("leat_module_load_embedded"));
     LEATI_TRY(leati_check_device("leat_module_load_embedded", device));
     if (leati_traced())
-        leati_span_lane(&device->lane);
+        leati_span_stream(&device->traced_calls);
     LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "kernels", kernels));
     LEATI_TRY(leati_check_not_null("leat_module_load_embedded", "module", module));
     if (!count)
@@ -535,15 +535,15 @@ leat_status leat_launch(leat_stream *stream, leat_kernel *kernel, leat_dim3 grid
     if (status == LEAT_OK) {
         leati_stream_piece_begins(stream);
         if (leati_traced()) {
-            leati_span_lane(&stream->lane);
+            leati_span_stream(&stream->traced);
             leati_span_name(kernel->name, &kernel->name_string);
             leati_span_value((uint64_t)grid.x * grid.y * grid.z * block.x * block.y * block.z);
-            leati_span_work_begins(&stream->lane);
+            leati_span_work_begins(&stream->traced);
         }
         status = driver->ops->launch(driver, stream->native, kernel->native, grid, block, shared_bytes, args,
                                      argument_count);
         if (leati_traced())
-            leati_span_work_ends(&stream->lane);
+            leati_span_work_ends(&stream->traced);
         leati_stream_piece_ends(stream);
     }
     leati_timeline_submitted(stream->timeline);

@@ -206,17 +206,17 @@ static leat_status prefetch(leat_stream *stream, void *ptr, size_t bytes, leat_d
         return refuse(driver, "prefetch of managed memory");
     LEATI_TRY(read_spread(to, &spread));
     if (leati_traced()) {
-        leati_span_lane(&stream->lane);
+        leati_span_stream(&stream->traced);
         leati_span_bytes(bytes, ptr);
         leati_span_kinds(LEATI_TRACE_MEMORY_NONE, to ? LEATI_TRACE_MEMORY_DEVICE : LEATI_TRACE_MEMORY_PAGEABLE);
-        leati_span_work_begins(&stream->lane);
+        leati_span_work_begins(&stream->traced);
     }
     if (spread.streams && bytes > spread.chunk_bytes)
         status = prefetch_spread(stream, ptr, bytes, to ? to->native : NULL, &spread);
     else
         status = driver->ops->managed_prefetch(driver, stream->native, ptr, bytes, to ? to->native : NULL);
     if (leati_traced())
-        leati_span_work_ends(&stream->lane);
+        leati_span_work_ends(&stream->traced);
     leati_timeline_submitted(stream->timeline);
     return status;
 }

@@ -97,9 +97,9 @@ static leat_status enter_fresh(leat_stream *stream, void *fresh, size_t bytes)
 }
 
 /* Describes an allocation, a free or a registration to the trace. */
-static void span_memory(struct leati_lane *lane, leat_kind kind, size_t bytes, const void *ptr)
+static void span_memory(struct leati_traced_stream *where, leat_kind kind, size_t bytes, const void *ptr)
 {
-    leati_span_lane(lane);
+    leati_span_stream(where);
     leati_span_bytes(bytes, ptr);
     leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(kind));
 }
@@ -118,7 +118,7 @@ leat_status leat_alloc_driver(leat_stream *stream, size_t bytes, void **ptr)
         return LEAT_OK;
     }
     if (leati_traced()) {
-        span_memory(&stream->lane, LEAT_KIND_DEVICE, bytes, NULL);
+        span_memory(&stream->traced, LEAT_KIND_DEVICE, bytes, NULL);
         leati_span_tag(NULL);
     }
     status = alloc_on_stream(stream, bytes, &fresh);
@@ -141,7 +141,7 @@ leat_status leati_driver_free(leat_stream *stream, void *ptr)
     LEATI_TRY(leati_pointers_take("leat_free", ptr, LEATI_ALLOCATED, stream->device, &memory));
     record_free(&memory, stream);
     if (leati_traced())
-        span_memory(&stream->lane, memory.kind, memory.bytes, ptr);
+        span_memory(&stream->traced, memory.kind, memory.bytes, ptr);
     status = free_on_stream(stream, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
@@ -219,7 +219,7 @@ leat_status leati_driver_memory_free(void *ptr)
     LEATI_TRY(leati_pointers_take("leat_memory_free", ptr, LEATI_ALLOCATED, NULL, &memory));
     record_free(&memory, NULL);
     if (leati_traced())
-        span_memory(&memory.device->lane, memory.kind, memory.bytes, ptr);
+        span_memory(&memory.device->traced_calls, memory.kind, memory.bytes, ptr);
     status = memory.device->driver->ops->mem_free(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;
@@ -257,7 +257,7 @@ leat_status leat_register(leat_device *device, void *ptr, size_t bytes)
     if (status == LEAT_OK)
         status = leati_pointers_find_range(NULL, "ptr", ptr, bytes, true, &first);
     if (leati_traced())
-        span_memory(&device->lane, LEAT_KIND_PINNED, bytes, ptr);
+        span_memory(&device->traced_calls, LEAT_KIND_PINNED, bytes, ptr);
     /* Enter the range into the table first, because that detects overlaps, and undoing it cannot fail. */
     if (status == LEAT_OK)
         status = enter(device, LEAT_KIND_PINNED, ptr, bytes, LEATI_REGISTERED);
@@ -284,7 +284,7 @@ leat_status leat_unregister(void *ptr)
     LEATI_TRY(leati_check_permitted("leat_unregister"));
     LEATI_TRY(leati_pointers_take("leat_unregister", ptr, LEATI_REGISTERED, NULL, &memory));
     if (leati_traced())
-        span_memory(&memory.device->lane, LEAT_KIND_PINNED, memory.bytes, ptr);
+        span_memory(&memory.device->traced_calls, LEAT_KIND_PINNED, memory.bytes, ptr);
     status = memory.device->driver->ops->host_unregister(memory.device->driver, memory.device->native, ptr);
     if (status == LEAT_OK)
         return LEAT_OK;

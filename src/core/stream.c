@@ -97,7 +97,7 @@ static leat_status publish(leat_status status, const char *what, leat_stream *st
         free_stream(stream);
         return status;
     }
-    stream->lane = (struct leati_lane){
+    stream->traced = (struct leati_traced_stream){
         .device = &stream->device->traced, .stream = stream->native, .serial = stream->timeline->serial};
     leati_lock(&stream->device->lock);
     leati_link_add(&stream->device->streams, &stream->link);
@@ -245,7 +245,7 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
     LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
     if (leati_traced())
-        leati_span_lane(&stream->lane);
+        leati_span_stream(&stream->traced);
     if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
         !leati_timeline_waited_already(stream->timeline)) {
         driver = stream->device->driver;
@@ -301,7 +301,7 @@ leat_status leat_stream_wait(leat_stream *stream, leat_event *event)
     leati_lock(&event->lock);
     leati_assert(event->native);
     if (leati_traced()) {
-        leati_span_lane(&stream->lane);
+        leati_span_stream(&stream->traced);
         leati_span_value(event->traced);
     }
     status = driver->ops->stream_wait(driver, stream->native, event->native);
@@ -392,12 +392,12 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *argumen
     driver = stream->device->driver;
     leati_stream_piece_begins(stream);
     if (leati_traced()) {
-        leati_span_lane(&stream->lane);
-        leati_span_work_begins(&stream->lane);
+        leati_span_stream(&stream->traced);
+        leati_span_work_begins(&stream->traced);
     }
     status = driver->ops->launch_host(driver, stream->native, run_host_call, call);
     if (leati_traced())
-        leati_span_work_ends(&stream->lane);
+        leati_span_work_ends(&stream->traced);
     leati_stream_piece_ends(stream);
     leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);

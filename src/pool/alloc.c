@@ -174,16 +174,16 @@ __attribute__((noinline)) static leat_status alloc_recorded(const char *what, st
     return LEAT_OK;
 }
 
-static struct leati_lane *lane_of(const struct leat_pool *pool, leat_stream *stream)
+static struct leati_traced_stream *traced_of(const struct leat_pool *pool, leat_stream *stream)
 {
-    return stream ? &stream->lane : &pool->device->lane;
+    return stream ? &stream->traced : &pool->device->traced_calls;
 }
 
 /* Describes an allocation to the trace. */
 __attribute__((noinline)) static void span_alloc(const struct leat_pool *pool, leat_stream *stream, size_t bytes,
                                                  const void *ptr)
 {
-    leati_span_lane(lane_of(pool, stream));
+    leati_span_stream(traced_of(pool, stream));
     leati_span_bytes(bytes, ptr);
     leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(pool->kind));
     leati_span_tag(leati_stats_tag_name(leati_stats_thread_tag()));
@@ -198,7 +198,7 @@ __attribute__((noinline)) static void span_free(leat_stream *stream, const void 
     leati_span_bytes(block ? leati_requested(block) : 0, ptr);
     if (!block)
         return;
-    leati_span_lane(lane_of(pool, stream));
+    leati_span_stream(traced_of(pool, stream));
     leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(pool->kind));
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "driver/driver.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 enum {
@@ -16,9 +17,12 @@ enum {
     BASES = 3
 };
 
-#define CLOCK_NS 500000000u    /* how often the clock is measured: a float of 0.5 s has steps of 60 ns */
-#define ROUND_MOST_NS 5000000u /* a round that takes longer is given up */
-#define FUTURE_NS 10000000u    /* a time later than this from now is wrong */
+#define CLOCK_NS 500000000u      /* how often the clock is measured: a float of 0.5 s has steps of 60 ns */
+#define ROUND_MOST_NS 100000000u /* a round that takes longer is given up */
+#define ROUND_SPIN_NS                                                                                             \
+    50000u                  /* after that the thread lets others run, which a stream of the CPU device may need   \
+                             */
+#define FUTURE_NS 10000000u /* a time later than this from now is wrong */
 
 struct leati_time_slot {
     struct leati_device_times *times;
@@ -124,7 +128,7 @@ static leat_status mark(const struct leati_device_times *times, void *stream, _A
     return LEATI_QUIETLY(driver->ops->event_record(driver, *event, stream));
 }
 
-struct leati_time_slot *leati_time_slot_begin(struct leati_lane *lane)
+struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane)
 {
     struct leati_device_times *times = atomic_load_explicit(&lane->device->times, memory_order_acquire);
     struct leati_time_slot *slot;
@@ -145,7 +149,7 @@ struct leati_time_slot *leati_time_slot_begin(struct leati_lane *lane)
     return NULL;
 }
 
-bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_lane *lane)
+bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_traced_stream *lane)
 {
     slot->unended = mark(slot->times, lane->stream, &slot->end_ns, &slot->end) != LEAT_OK;
     return !slot->unended;
@@ -178,6 +182,8 @@ static leat_status measure_round(const struct leati_device_times *times, void *e
     do {
         status = driver->ops->event_query(driver, event);
         *after_ns = leati_clock_ns();
+        if (status == LEAT_NOT_READY && *after_ns - *before_ns > ROUND_SPIN_NS)
+            sched_yield();
     } while (status == LEAT_NOT_READY && *after_ns - *before_ns < ROUND_MOST_NS);
     return status;
 }

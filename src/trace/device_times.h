@@ -16,11 +16,11 @@ struct leati_time_slot;
 
 /* Called by the thread that submits work. Begins a slot: call before the work is submitted. NULL: the times are
  * lost. */
-struct leati_time_slot *leati_time_slot_begin(struct leati_lane *lane);
+struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane);
 
 /* Call after the work is submitted; the last call counts. Returns false if the times are lost. Each slot that was
  * begun is ended and then passed to leati_time_slot_get(). */
-bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_lane *lane);
+bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_traced_stream *lane);
 
 /* ---- by the recorder, under its lock ---- */
 

@@ -5,7 +5,7 @@
  *
  * The thread exists only during a trace. It looks at the rings every LOOK_NS, and at once if a ring is half full.
  * So a process that is killed loses the operations of its last milliseconds. All memory is of fixed size, but for
- * 0.4 MB for each thread of the program, and as much for each device.
+ * 0.8 MB for each thread of the program, and 0.4 MB for each device.
  *
  * A child of fork() traces nothing, because the file belongs to its parent, until it starts a trace itself.
  */
@@ -36,14 +36,14 @@
 
 #define VARIABLE "LEAT_TRACE"
 
-enum { LOOK_MS = 10, OPS = 1024, DEVICES = 64, PLACES = 1024 };
+enum { LOOK_MS = 10, OPS = 1024, DEVICES = 64, PLACES = 1024, NAMES = 256 };
 #define STATE_NS 1000000000u
 
 /* What a trace needs while it is recorded. */
 struct session {
     uint32_t number;
     bool by_variable; /* LEAT_TRACE has started it, so that failures are printed */
-    bool told;        /* the failure of the writer was noticed */
+    bool is_broken;   /* a write has failed, which check_writer() has reported */
     uint64_t strings_lost_before, state_ns;
     uint64_t lost_ended; /* operations lost by rings that were removed */
     struct leati_trace_state state;
@@ -52,10 +52,10 @@ struct session {
     uint32_t times_count;
     struct leati_defined defined;
     /* Addresses of callers and their strings; a caller's place in the table depends on its address. */
-    struct {
-        const void *caller;
+    struct known {
+        const void *address;
         uint32_t string;
-    } places[PLACES];
+    } places[PLACES], names[NAMES]; /* the same for the constants that are names of calls */
     struct leati_trace_writer writer;
 };
 
@@ -108,15 +108,22 @@ static uint32_t describe_caller(const void *caller)
 
 static uint32_t place_of(const void *caller) LEATI_REQUIRES(lock)
 {
-    size_t at = ((uintptr_t)caller >> 2 ^ (uintptr_t)caller >> 12) % PLACES;
+    struct known *known = &session->places[((uintptr_t)caller ^ (uintptr_t)caller >> 10) % PLACES];
 
     if (!caller)
         return 0;
-    if (session->places[at].caller != caller) {
-        session->places[at].caller = caller;
-        session->places[at].string = describe_caller(caller);
-    }
-    return session->places[at].string;
+    if (known->address != caller)
+        *known = (struct known){caller, describe_caller(caller)};
+    return known->string;
+}
+
+static uint32_t name_of(const char *call) LEATI_REQUIRES(lock)
+{
+    struct known *known = &session->names[((uintptr_t)call ^ (uintptr_t)call >> 8) % NAMES];
+
+    if (known->address != call)
+        *known = (struct known){call, leati_trace_string(call)};
+    return known->string;
 }
 
 /* Writes streams and devices that are new, and before them all new strings. */
@@ -250,42 +257,47 @@ static bool read_entry(const struct leati_ring_entry *entry, uint64_t id, struct
     if (op->how & LEATI_TRACE_TIMES_LOST)
         session->state.lost_times++;
     if (entry->call)
-        op->name = leati_trace_string(entry->call);
+        op->name = name_of(entry->call);
     op->place = place_of(entry->caller);
     return true;
+}
+
+/* Reads entries from tail on, up to head, and writes their operations. Returns the new tail: it stops at an entry
+ * of another trace, so that the operations of a chunk have consecutive numbers. */
+static uint64_t read_some(struct leati_thread_ring *ring, uint64_t tail, uint64_t head) LEATI_REQUIRES(lock)
+{
+    uint64_t first = tail;
+    struct leati_trace_op op;
+    uint32_t count = 0;
+
+    while (tail < head && count < OPS) {
+        if (!read_entry(&ring->entries[tail % LEATI_RING_ENTRIES], leati_trace_op_id(ring->id, tail), &op)) {
+            tail++;
+            break;
+        }
+        session->ops[count++] = op;
+        tail++;
+    }
+    write_ops(ring, count, first);
+    return tail;
 }
 
 static void read_ring(struct leati_thread_ring *ring) LEATI_REQUIRES(lock)
 {
     /* Acquire: pairs with the release in push() of span.c. Relaxed: only this function changes tail. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed), first = tail;
-    struct leati_trace_op op;
-    uint32_t count = 0;
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
 
+    if (head == tail)
+        return;
     if (session && ring->defined != session->number) {
-        if (head != tail)
-            write_thread(ring);
-        if (head != tail)
-            ring->defined = session->number;
+        write_thread(ring);
+        ring->defined = session->number;
     }
-    for (; tail < head; tail++) {
-        bool is_mine =
-            read_entry(&ring->entries[tail % LEATI_RING_ENTRIES], leati_trace_op_id(ring->id, tail), &op);
-
-        if (count == OPS || (count && !is_mine)) {
-            write_ops(ring, count, first);
-            count = 0;
-        }
-        if (!is_mine)
-            continue;
-        if (!count)
-            first = tail;
-        session->ops[count++] = op;
+    while (tail < head) {
+        tail = read_some(ring, tail, head);
+        atomic_store_explicit(&ring->tail, tail, memory_order_release);
     }
-    if (session)
-        write_ops(ring, count, first);
-    atomic_store_explicit(&ring->tail, tail, memory_order_release);
 }
 
 /* Returns the operations that rings have lost since the trace began. */
@@ -304,9 +316,9 @@ static void check_writer(void) LEATI_REQUIRES(lock)
 {
     const struct leati_trace_writer *writer = &session->writer;
 
-    if (!writer->error || session->told)
+    if (!writer->error || session->is_broken)
         return;
-    session->told = true;
+    session->is_broken = true;
     leati_rings_trace(0, false);
     if (session->by_variable)
         fprintf(stderr, "leat: " VARIABLE ": %s cannot be written: %s; it ends after %lld bytes\n", writer->path,
@@ -387,6 +399,7 @@ static void begin_child(void) LEATI_NO_THREAD_SAFETY
     leati_lock_init(&start_lock);
     if (session)
         leati_writer_close(&session->writer);
+    free(session);
     if (fd >= 0)
         close(fd);
     atomic_store_explicit(&wake_fd, -1, memory_order_relaxed);

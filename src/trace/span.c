@@ -174,9 +174,14 @@ void leati_rings_take(struct leati_defined *taken)
 
 void leati_rings_fork(void) LEATI_NO_THREAD_SAFETY
 {
+    struct leati_thread_ring *next;
+
     leati_lock_init(&lock);
     atomic_store_explicit(&leati_trace_number, 0, memory_order_relaxed);
-    rings = NULL;
+    for (; rings; rings = next) {
+        next = rings->next;
+        free(rings);
+    }
     ring = NULL;
     if (have_key)
         (void)pthread_setspecific(key, NULL);
@@ -216,7 +221,7 @@ static uint32_t define_device(struct leati_traced_device *device, uint32_t trace
 }
 
 /* Returns 0 if there is no room now. */
-static uint32_t define_lane(struct leati_lane *lane, uint32_t trace)
+static uint32_t define_lane(struct leati_traced_stream *lane, uint32_t trace)
 {
     uint32_t id = 0, device;
 
@@ -235,7 +240,7 @@ static uint32_t define_lane(struct leati_lane *lane, uint32_t trace)
     return id;
 }
 
-static uint32_t lane_id(struct leati_lane *lane, uint32_t trace)
+static uint32_t lane_id(struct leati_traced_stream *lane, uint32_t trace)
 {
     uint32_t id = id_of(&lane->known, trace);
 
@@ -290,7 +295,7 @@ static inline struct leati_thread_ring *open_span(bool outermost)
     return own && own->depth && !own->dropped && (own->depth == 1 || !outermost) ? own : NULL;
 }
 
-void leati_span_lane(struct leati_lane *lane)
+void leati_span_stream(struct leati_traced_stream *lane)
 {
     struct leati_thread_ring *own = open_span(true);
 
@@ -399,7 +404,7 @@ uint64_t leati_span_id(void)
     return own ? leati_trace_op_id(own->id, atomic_load_explicit(&own->head, memory_order_relaxed)) : 0;
 }
 
-void leati_span_work_begins(struct leati_lane *lane)
+void leati_span_work_begins(struct leati_traced_stream *lane)
 {
     struct leati_thread_ring *own = open_span(false);
 
@@ -411,7 +416,7 @@ void leati_span_work_begins(struct leati_lane *lane)
         own->now.op.how |= LEATI_TRACE_TIMES_LOST;
 }
 
-void leati_span_work_ends(struct leati_lane *lane)
+void leati_span_work_ends(struct leati_traced_stream *lane)
 {
     struct leati_thread_ring *own = open_span(false);
 

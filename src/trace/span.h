@@ -12,10 +12,10 @@
  *         LEATI_SPAN(LEATI_TRACE_FILL, "leat_fill");
  *         ...
  *             if (leati_traced())
- *                 leati_span_work_begins(&stream->lane);
+ *                 leati_span_work_begins(&stream->traced);
  *             status = driver->ops->fill(...);
  *             if (leati_traced())
- *                 leati_span_work_ends(&stream->lane);
+ *                 leati_span_work_ends(&stream->traced);
  *
  * While nothing is traced, each of these hooks costs one relaxed load and one branch. While something is, the
  * functions of a span take no lock and make no system call, except at the first use of a thread, a stream or a
@@ -48,7 +48,7 @@ struct leati_traced_device {
 };
 
 /* A stream, or a device for calls that have no stream; part of struct leat_stream and struct leat_device. */
-struct leati_lane {
+struct leati_traced_stream {
     struct leati_traced_device *device;
     void *stream;           /* the driver's stream; NULL: none */
     uint64_t serial;        /* the stream's number; 0: none */
@@ -87,7 +87,7 @@ static inline void leati_span_leave(const bool *entered)
  */
 
 /* Sets where the call belongs. */
-void leati_span_lane(struct leati_lane *lane);
+void leati_span_stream(struct leati_traced_stream *lane);
 
 /* Sets bytes and value. */
 void leati_span_bytes(uint64_t bytes, const void *value);
@@ -127,8 +127,8 @@ uint64_t leati_span_id(void);
  * measured. Only the first begin and the last end of a span count, and only those of one lane. They may make
  * driver calls, whose failures lose only the times.
  */
-void leati_span_work_begins(struct leati_lane *lane);
-void leati_span_work_ends(struct leati_lane *lane);
+void leati_span_work_begins(struct leati_traced_stream *lane);
+void leati_span_work_ends(struct leati_traced_stream *lane);
 
 static inline enum leati_trace_memory leati_span_kind(leat_kind kind)
 {

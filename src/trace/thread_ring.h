@@ -11,7 +11,7 @@
 
 #include "trace/device_times.h"
 
-enum { LEATI_RING_ENTRIES = 4096, LEATI_RANGE_DEPTH = 32 };
+enum { LEATI_RING_ENTRIES = 8192, LEATI_RANGE_DEPTH = 32 };
 
 /* An operation on the way. The recorder fills op's name, place and device times from the rest. */
 struct leati_ring_entry {
@@ -24,9 +24,9 @@ struct leati_ring_entry {
 
 struct leati_thread_ring {
     /* The owner's: its open span, which is written to the ring when it ends, and its open ranges. */
-    unsigned depth;               /* calls of the API that this thread is in */
-    bool dropped;                 /* the ring was full when the span began */
-    struct leati_lane *work_lane; /* lane of now.slot */
+    unsigned depth;                        /* calls of the API that this thread is in */
+    bool dropped;                          /* the ring was full when the span began */
+    struct leati_traced_stream *work_lane; /* lane of now.slot */
     struct leati_ring_entry now;
     struct {
         uint32_t name, trace;

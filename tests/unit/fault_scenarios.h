@@ -66,6 +66,7 @@ extern struct fault_run {
     leat_pool_options pool;
     bool of_pools;       /* this scenario tests pools */
     bool of_copies;      /* this scenario tests pageable copies */
+    bool of_traces;      /* a trace is recorded, whose driver calls may fail without a word */
     bool without_memory; /* this scenario allocates nothing, so leat has no events of its own */
 } now;
 
@@ -120,6 +121,10 @@ void lazy_scenario(struct world *w);
 void table_scenario(struct world *w);
 
 void virtual_scenario(struct world *w);
+
+/* ---- fault_traces.c ---- */
+
+void traced_scenario(struct world *w);
 
 /* ---- fault_pools.c ---- */
 
