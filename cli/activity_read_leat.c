@@ -225,7 +225,8 @@ static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk
     a.to_memory = (uint8_t)memory_of(leati_trace_op_destination(&op));
     if (op.kind == LEATI_TRACE_PIN || op.kind == LEATI_TRACE_UNPIN)
         a.to_memory = ACTIVITY_MEMORY_PINNED;
-    if (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC || a.kind == ACTIVITY_FREE)
+    if (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC || a.kind == ACTIVITY_FREE ||
+        a.kind == ACTIVITY_STREAM_WAIT)
         a.address = op.value;
     return activity_log_add(reader->log, &a) || no_memory(reader);
 }
@@ -254,14 +255,11 @@ static int compare_blocks(const void *a, const void *b)
     return one->first_id == other->first_id ? 0 : one->first_id < other->first_id ? -1 : 1;
 }
 
-/* Gives an operation its device times. Times of an operation that is not in the file are ignored. */
-static bool read_times(struct reader *reader, const void *record)
+/* Returns the index of an operation by its id, or SIZE_MAX if it is not in the file. */
+static size_t find_op(struct reader *reader, uint64_t id)
 {
-    struct leati_trace_times times;
     size_t low = 0, high;
-    struct activity *a;
 
-    memcpy(&times, record, sizeof times);
     if (!reader->sorted && reader->block_count) {
         qsort(reader->blocks, reader->block_count, sizeof *reader->blocks, compare_blocks);
         reader->sorted = true;
@@ -269,14 +267,28 @@ static bool read_times(struct reader *reader, const void *record)
     for (high = reader->block_count; low < high;) { /* find the first block behind the id */
         size_t middle = low + (high - low) / 2;
 
-        if (reader->blocks[middle].first_id <= times.id)
+        if (reader->blocks[middle].first_id <= id)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == 0 || times.id - reader->blocks[low - 1].first_id >= reader->blocks[low - 1].count)
+    if (low == 0 || id - reader->blocks[low - 1].first_id >= reader->blocks[low - 1].count)
+        return SIZE_MAX;
+    return reader->blocks[low - 1].index + (size_t)(id - reader->blocks[low - 1].first_id);
+}
+
+/* Gives an operation its device times. Times of an operation that is not in the file are ignored. */
+static bool read_times(struct reader *reader, const void *record)
+{
+    struct leati_trace_times times;
+    struct activity *a;
+    size_t index;
+
+    memcpy(&times, record, sizeof times);
+    index = find_op(reader, times.id);
+    if (index == SIZE_MAX)
         return true;
-    a = &reader->log->list[reader->blocks[low - 1].index + (times.id - reader->blocks[low - 1].first_id)];
+    a = &reader->log->list[index];
     a->device_begin_ns = times.device_start_ns;
     a->device_end_ns = times.device_end_ns;
     if (times.device_start_ns && times.device_end_ns)
@@ -377,6 +389,80 @@ static bool read_chunk(struct reader *reader, bool *more)
     return read_payload(reader, &chunk);
 }
 
+/* ---- waits of streams ---- */
+
+/* A call in the order in which the streams got their work. */
+struct submitted {
+    uint64_t ns;
+    size_t index;
+};
+
+static int compare_submitted(const void *a, const void *b)
+{
+    const struct submitted *one = a, *other = b;
+
+    if (one->ns != other->ns)
+        return one->ns < other->ns ? -1 : 1;
+    return one->index == other->index ? 0 : one->index < other->index ? -1 : 1;
+}
+
+/*
+ * The recorder does not time waits of streams. A stream waits from the end of its own work before the wait, or the
+ * call, until the work before the event is complete: it gives each wait these times if that is later.
+ * ends: when the work of each stream so far is complete; moments: when each event record is complete. Both are
+ * zero.
+ */
+static void time_waits(struct reader *reader, const struct submitted *order, size_t count, uint64_t *ends,
+                       uint64_t *moments)
+{
+    struct activity_log *log = reader->log;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        struct activity *a = &log->list[order[i].index];
+        uint64_t *end = &ends[a->stream];
+
+        if (a->kind == ACTIVITY_STREAM_WAIT) {
+            size_t record = find_op(reader, a->address);
+            uint64_t until = record < log->count ? moments[record] : 0;
+            uint64_t from = *end > a->host_end_ns ? *end : a->host_end_ns;
+
+            a->address = 0;
+            if (until <= from)
+                continue;
+            a->device_begin_ns = from;
+            a->device_end_ns = until;
+            a->flags |= ACTIVITY_FLAG_DEVICE;
+        }
+        moments[order[i].index] = *end;
+        if ((a->flags & ACTIVITY_FLAG_DEVICE) && a->device_end_ns > *end)
+            *end = a->device_end_ns;
+    }
+}
+
+static bool find_waits(struct reader *reader)
+{
+    const struct activity_log *log = reader->log;
+    struct submitted *order = calloc(log->count + 1, sizeof *order);
+    uint64_t *ends = calloc(log->stream_count + 1, sizeof *ends);
+    uint64_t *moments = calloc(log->count + 1, sizeof *moments);
+    bool fine = order && ends && moments;
+    size_t count = 0, i;
+
+    for (i = 0; i < log->count && fine; i++)
+        if (log->list[i].stream < log->stream_count)
+            order[count++] = (struct submitted){log->list[i].host_begin_ns, i};
+    if (fine) {
+        qsort(order, count, sizeof *order, compare_submitted);
+        time_waits(reader, order, count, ends, moments);
+    } else
+        no_memory(reader);
+    free(order);
+    free(ends);
+    free(moments);
+    return fine;
+}
+
 static bool read_header(struct reader *reader)
 {
     struct leati_trace_header header;
@@ -403,6 +489,7 @@ bool activity_read_leat(struct activity_input *input, struct activity_log *log)
     fine = reader.payload ? read_header(&reader) : no_memory(&reader);
     while (fine && more)
         fine = read_chunk(&reader, &more);
+    fine = fine && find_waits(&reader);
     log->truncated = !reader.ended;
     free(reader.strings.list);
     free(reader.threads.list);

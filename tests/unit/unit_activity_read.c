@@ -79,6 +79,82 @@ static void leat_traces_are_read(void **state)
     free(file.bytes);
 }
 
+/* A kernel on one stream, an event behind it, another stream that waits for the event, and a kernel there. */
+static void waits_of_streams_get_their_times(void **state)
+{
+    const struct leati_trace_thread thread = {.id = 1};
+    const struct leati_trace_device device = {.id = 1};
+    const struct leati_trace_lane lanes[] = {{.id = 1, .device = 1, .serial = 1},
+                                             {.id = 2, .device = 1, .serial = 2}};
+    const struct leati_trace_op ops[] = {
+        {.host_start_ns = 100,
+         .host_time = 10,
+         .device_start_ns = 200,
+         .device_end_ns = 900,
+         .lane = 1,
+         .kind = LEATI_TRACE_HOST_FUNCTION},
+        {.host_start_ns = 120, .host_time = 10, .lane = 1, .kind = LEATI_TRACE_EVENT_RECORD},
+        {.host_start_ns = 140,
+         .host_time = 10,
+         .device_start_ns = 160,
+         .device_end_ns = 300,
+         .lane = 2,
+         .kind = LEATI_TRACE_KERNEL},
+        {.host_start_ns = 150,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(1, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT},
+        {.host_start_ns = 170,
+         .host_time = 10,
+         .device_start_ns = 910,
+         .device_end_ns = 1000,
+         .lane = 2,
+         .kind = LEATI_TRACE_KERNEL},
+        {.host_start_ns = 2000,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(1, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT},
+        {.host_start_ns = 2020,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(5, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT}};
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_breakdown *breakdown;
+    struct activity_log *log;
+    size_t timed = 0;
+
+    (void)state;
+    made_header(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
+    made_chunk(&file, LEATI_TRACE_CHUNK_DEVICES, 0, 0, &device, 1, sizeof device);
+    made_chunk(&file, LEATI_TRACE_CHUNK_LANES, 0, 0, lanes, 2, sizeof lanes[0]);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 7, ops, 7, sizeof ops[0]);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    for (size_t i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind != ACTIVITY_STREAM_WAIT || !(a->flags & ACTIVITY_FLAG_DEVICE))
+            continue;
+        timed++; /* only the first: the others find the event complete, or do not know it */
+        assert_int_equal(a->device_begin_ns, 300 - 100);
+        assert_int_equal(a->device_end_ns, 900 - 100);
+    }
+    assert_int_equal(timed, 1);
+    breakdown = activity_breakdown_make(log);
+    assert_non_null(breakdown);
+    assert_int_equal(breakdown->all.idle_by_ns[ACTIVITY_IDLE_EVENT], 600);
+    assert_int_equal(breakdown->all.idle_by_ns[ACTIVITY_IDLE_LAUNCH], 10 + 20);
+    activity_breakdown_destroy(breakdown);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
 static void kineto_traces_are_read(void **state)
 {
     char error[ACTIVITY_ERROR_MAX];
@@ -429,6 +505,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leat_traces_are_read),
+        cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(kineto_traces_are_read),
         cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
         cmocka_unit_test(wrong_files_are_refused),
