@@ -200,8 +200,8 @@ static double telling_rate(const struct activity *a, enum advice_direction direc
 {
     uint64_t length = a->device_end_ns - a->device_begin_ns;
 
-    return a->kind == ACTIVITY_COPY && a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) && length &&
-                   advice_direction_of(a) == direction
+    return a->kind == ACTIVITY_COPY && (a->flags & ACTIVITY_FLAG_DEVICE) && a->bytes >= RATE_BYTES_MIN &&
+                   a->pieces <= 1 && !is_pageable(a) && length && advice_direction_of(a) == direction
                ? (double)a->bytes / (double)length
                : 0;
 }
@@ -217,7 +217,7 @@ static int compare_rates(const void *a, const void *b)
  * short. */
 static bool find_rates(struct advice_scene *scene, double given_gb_s)
 {
-    double *rates = calloc(scene->by_device_count + 1, sizeof *rates);
+    double *rates = calloc(scene->log->count + 1, sizeof *rates);
     int direction;
 
     if (!rates)
@@ -225,8 +225,8 @@ static bool find_rates(struct advice_scene *scene, double given_gb_s)
     for (direction = 0; direction < ADVICE_OTHER; direction++) {
         size_t count = 0, i;
 
-        for (i = 0; i < scene->by_device_count; i++) {
-            rates[count] = telling_rate(scene->by_device[i], (enum advice_direction)direction);
+        for (i = 0; i < scene->log->count; i++) {
+            rates[count] = telling_rate(&scene->log->list[i], (enum advice_direction)direction);
             count += rates[count] > 0;
         }
         qsort(rates, count, sizeof *rates, compare_rates);

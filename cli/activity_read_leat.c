@@ -486,7 +486,9 @@ bool activity_read_leat(struct activity_input *input, struct activity_log *log)
     bool more = true, fine;
 
     log->source = "leat";
-    fine = reader.payload ? read_header(&reader) : no_memory(&reader);
+    if (!reader.payload)
+        return no_memory(&reader);
+    fine = read_header(&reader);
     while (fine && more)
         fine = read_chunk(&reader, &more);
     fine = fine && find_waits(&reader);

@@ -309,7 +309,7 @@ bool advice_no_overlap(const struct advice_scene *scene, struct activity_advice 
         advice->count = turns.count;
         activity_place(scene->log, turns.first, advice->place);
         snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
-                 "Copies and kernels take turns on stream %" PRIu64
+                 "Copies to the device and kernels take turns on stream %" PRIu64
                  ", %zu times: %s of copies and %s of kernels, none "
                  "beside the other.",
                  scene->log->streams[stream].number, turns.count, activity_duration(copies, copy),
