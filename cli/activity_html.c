@@ -82,8 +82,8 @@ static void name_tracks(struct page *page)
         } else {
             char name[ACTIVITY_THREAD_MAX];
 
-            snprintf(track->name, sizeof track->name, "%s%s", activity_thread_name(log, i / 2, name),
-                     i % 2 ? "" : ", ranges");
+            snprintf(track->name, sizeof track->name, "%s%s", i % 2 ? "" : "ranges of ",
+                     activity_thread_name(log, i / 2, name));
         }
     }
 }
