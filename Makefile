@@ -181,6 +181,16 @@ $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 $(BUILD)/examples/models: $(BUILD)/libleat-files.so
 $(BUILD)/examples/models: example_libs = -lleat-files
 
+# What a trace costs on the CPU device (bench/trace_cost.c).
+$(BUILD)/bench/trace_cost: bench/trace_cost.c $(BUILD)/libleat.a $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+-include $(BUILD)/bench/trace_cost.d
+trace-cost: $(BUILD)/bench/trace_cost
+	$(Q)$(BUILD)/bench/trace_cost
+.PHONY: trace-cost
+
 # ---- tests and checks ---------------------------------------------------------------------------------------
 
 # tests.mk lists the test programs, and has the rules by which check, check-gpu and gate run them.
@@ -329,6 +339,7 @@ make abi-gate        proves make abi: each change of an ABI must be noticed
 make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library, into $(BUILD)/examples/nvcc/
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
+make trace-cost      what recording a trace costs, on the CPU device
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed
 make thread-safety   $(CLANG)'s analysis of locks: each function is called with the locks that it requires

@@ -5,7 +5,7 @@
  *
  * The thread exists only during a trace. It looks at the rings every LOOK_NS, and at once if a ring is half full.
  * So a process that is killed loses the operations of its last milliseconds. All memory is of fixed size, but for
- * 0.8 MB for each thread of the program, and 0.4 MB for each device.
+ * 0.4 MB for each thread of the program, and 0.4 MB for each device.
  *
  * A child of fork() traces nothing, because the file belongs to its parent, until it starts a trace itself.
  */
@@ -86,7 +86,7 @@ static atomic_bool is_stopping; /* relaxed: the thread is also woken */
 /* Returns the text for a caller: "program(function+0x12)" or "program(+0x1234)". */
 static uint32_t describe_caller(const void *caller)
 {
-    const char *base = "", *name;
+    const char *base, *name;
     char text[512];
     Dl_info info;
 

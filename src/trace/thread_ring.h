@@ -11,7 +11,7 @@
 
 #include "trace/device_times.h"
 
-enum { LEATI_RING_ENTRIES = 8192, LEATI_RANGE_DEPTH = 32 };
+enum { LEATI_RING_ENTRIES = 4096, LEATI_RANGE_DEPTH = 32 };
 
 /* An operation on the way. The recorder fills op's name, place and device times from the rest. */
 struct leati_ring_entry {

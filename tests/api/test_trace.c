@@ -113,6 +113,13 @@ static void expect_ops(const struct trace *trace, const struct wanted *wanted, s
     assert_int_equal(trace->count, count);
 }
 
+/* The first operation must be complete before the second begins. A clock that is measured anew may be corrected.
+ */
+static void expect_order(const struct trace *trace, const struct trace_op *first, const struct trace_op *second)
+{
+    assert_true(second->device_start_ns + (trace->uncertainty_ns ? SLACK_NS : 0) >= first->device_end_ns);
+}
+
 static void nothing(void *argument)
 {
     (void)argument;
@@ -180,7 +187,7 @@ static void copies_and_work(void **state)
     expect_ops(&trace, wanted, sizeof wanted / sizeof wanted[0]);
     /* Work of one stream is in order, and complete before the wait for it returns. */
     for (size_t i = 1; i < 13; i++)
-        assert_true(trace.ops[i].device_start_ns >= trace.ops[i - 1].device_end_ns);
+        expect_order(&trace, &trace.ops[i - 1], &trace.ops[i]);
     assert_true(trace.ops[12].device_end_ns <= trace.ops[14].host_end_ns + trace.uncertainty_ns + SLACK_NS);
     assert_int_equal(trace.ops[13].value, trace.ops[12].id);
     for (size_t i = 1; i < trace.count; i++)
@@ -301,7 +308,7 @@ static void streams_that_wait(void **state)
         expect_op(&trace.ops[i], &wanted[i]);
     opened_ns = trace.ops[5].host_start_ns;
     assert_true(trace.ops[1].device_start_ns + trace.uncertainty_ns + SLACK_NS >= opened_ns);
-    assert_true(trace.ops[4].device_start_ns >= trace.ops[1].device_end_ns);
+    expect_order(&trace, &trace.ops[1], &trace.ops[4]);
     assert_int_equal(trace.ops[3].value, trace.ops[2].id);
     assert_int_equal(trace.ops[6].value, trace.ops[2].id);
     assert_int_not_equal(trace.ops[2].lane, trace.ops[3].lane);
@@ -466,10 +473,12 @@ static void threads_that_end(void **state)
     trace_free(&trace);
 }
 
-/* More streams than the recorder takes at once; more work under way than it has slots. */
+/* More streams than the recorder takes at once; on the CPU device more work under way than it has slots. A GPU's
+ * queue is shorter than that: a call would wait for the gate. */
 static void many_streams(void **state)
 {
-    enum { STREAMS = 300, ROUNDS = 30 };
+    enum { STREAMS = 300 };
+    unsigned held_up = test_on_cpu() ? 9000 : 200;
     struct test_state *t = *state;
     void *memory = test_alloc(t->device, LEAT_KIND_DEVICE, STREAMS);
     struct test_gate *gate;
@@ -485,13 +494,14 @@ static void many_streams(void **state)
         OK(leat_stream_destroy(stream));
     }
     gate = test_gate_close(t->stream);
-    for (unsigned i = 0; i < STREAMS * ROUNDS; i++)
+    for (unsigned i = 0; i < held_up; i++)
         OK(leat_fill(t->stream, memory, 1, 1));
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->stream));
     stop(&trace);
-    assert_int_equal(trace.count + trace.lost_ops, STREAMS * 2 + STREAMS * ROUNDS + 2);
-    assert_true(trace.lost_times > 0 && trace.lost_times < STREAMS * ROUNDS);
+    assert_int_equal(trace.count + trace.lost_ops, STREAMS * 2 + held_up + 2);
+    assert_int_equal(trace.lost_times > 0, test_on_cpu());
+    assert_true(trace.lost_times < held_up);
     trace_free(&trace);
     OK(leat_memory_free(memory));
 }

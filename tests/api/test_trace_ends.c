@@ -22,7 +22,7 @@
 #define NO_THREADS_IN_CHILDREN false
 #endif
 
-enum { BYTES = 4096, STEPS = 500, ROOM = 20000 };
+enum { BYTES = 4096, STEPS = 500, ROOM = 40000 };
 
 /* ---- children ---- */
 
@@ -67,7 +67,9 @@ static int plain_child(const char *path)
 
 static void at_exit(void)
 {
-    make_steps(1);
+    /* A vendor's library may have ended already. */
+    if (test_on_cpu())
+        make_steps(1);
     leat_trace_mark("at exit", 0);
 }
 
@@ -280,7 +282,7 @@ static void exit_functions(void **state)
     (void)state;
     run("exit", path, NULL);
     trace_read(&trace, path, false);
-    assert_int_equal(count_ops(&trace, "step"), STEPS + 1);
+    assert_int_equal(count_ops(&trace, "step"), STEPS + test_on_cpu());
     assert_int_equal(count_ops(&trace, "at exit"), 1);
     trace_free(&trace);
 }
