@@ -117,7 +117,7 @@ include python/python.mk
 # ---- the command ------------------------------------------------------------------------------------------
 
 cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
-cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null) -Idropin
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null) -Idropin -Isrc/trace -Icli
 
 ifeq ($(cli_libs),)
 $(BUILD)/leat: lib files FORCE
@@ -126,6 +126,8 @@ $(BUILD)/leat: lib files FORCE
 else
 $(BUILD)/obj/cli/run_program.o: cli_cflags += -DRUN_LIBDIR='"$(libdir)"'
 $(BUILD)/obj/cli/run_program.o: $(BUILD)/libdir
+# activity_html.o includes the page through the assembler, which writes no dependencies.
+$(BUILD)/obj/cli/activity_html.o: cli/activity_page.html
 # Where "leat run" looks for its libraries. Changes with libdir, so that the command is then built again.
 $(BUILD)/libdir: FORCE
 	@mkdir -p $(@D)

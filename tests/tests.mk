@@ -123,6 +123,14 @@ $(test_bin)/unit_trace: test_libs = -lz
 # The sequences of allocations of "leat bench" that measure packing.
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
+
+# The code of "leat trace", without the files that print.
+activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
+activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
+                    activity_json.o activity_perfetto.o activity_read.o activity_read_kineto.o activity_read_leat.o \
+                    activity_rules_copy.o activity_rules_host.o text.o text_json.o)
+$(activity_tests): $(activity_objects)
+$(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
 $(test_bin)/unit_blocks $(test_bin)/test_file_map: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
@@ -208,7 +216,7 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 

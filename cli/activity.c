@@ -1,0 +1,370 @@
+/*
+ * activity.c - keeps a recorded run in memory: activities, and the names, devices, threads and streams that they
+ * refer to by index.
+ */
+#include "activity.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const activity_kind_names[ACTIVITY_KIND_COUNT] = {
+    [ACTIVITY_COPY] = "copy",
+    [ACTIVITY_FILL] = "fill",
+    [ACTIVITY_KERNEL] = "kernel",
+    [ACTIVITY_HOST_FUNCTION] = "host function",
+    [ACTIVITY_STREAM_WAIT] = "stream wait",
+    [ACTIVITY_HOST_WAIT] = "host wait",
+    [ACTIVITY_ALLOC] = "alloc",
+    [ACTIVITY_FREE] = "free",
+    [ACTIVITY_FILE_READ] = "file read",
+    [ACTIVITY_FILE_WRITE] = "file write",
+    [ACTIVITY_PAGE_MOVE] = "page move",
+    [ACTIVITY_RANGE] = "range",
+    [ACTIVITY_OTHER] = "call",
+};
+
+const char *const activity_memory_names[ACTIVITY_MEMORY_COUNT] = {
+    [ACTIVITY_MEMORY_UNKNOWN] = "unknown", [ACTIVITY_MEMORY_PAGEABLE] = "pageable",
+    [ACTIVITY_MEMORY_PINNED] = "pinned",   [ACTIVITY_MEMORY_DEVICE] = "device",
+    [ACTIVITY_MEMORY_MANAGED] = "managed", [ACTIVITY_MEMORY_FILE] = "file",
+};
+
+struct activity_log *activity_log_create(void)
+{
+    return calloc(1, sizeof(struct activity_log));
+}
+
+void activity_log_destroy(struct activity_log *log)
+{
+    size_t i;
+
+    if (!log)
+        return;
+    for (i = 0; i < log->name_count; i++)
+        free(log->names[i]);
+    free(log->names);
+    free(log->name_table);
+    free(log->devices);
+    free(log->threads);
+    free(log->streams);
+    free(log->list);
+    free(log);
+}
+
+/* Makes room for one more element. Returns false if memory is short. */
+static bool grow(void **list, size_t count, size_t *room, size_t size)
+{
+    size_t wanted = *room ? *room * 2 : 64;
+    void *grown;
+
+    if (count < *room)
+        return true;
+    if (wanted > SIZE_MAX / size)
+        return false;
+    grown = realloc(*list, wanted * size);
+    if (!grown)
+        return false;
+    *list = grown;
+    *room = wanted;
+    return true;
+}
+
+/* Makes room in a list of the log. A pointer to a pointer to struct may not be used as a void **. */
+#define GROW(list, count, room)                                                                                   \
+    (grow_list = (list), grow(&grow_list, (count), (room), sizeof *(list)) ? ((list) = grow_list, true) : false)
+
+bool activity_log_add(struct activity_log *log, const struct activity *activity)
+{
+    void *grow_list;
+
+    if (!GROW(log->list, log->count, &log->room))
+        return false;
+    log->list[log->count++] = *activity;
+    return true;
+}
+
+/* ---- names ---- */
+
+static size_t hash_text(const char *text)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    while (*text)
+        hash = (hash ^ (unsigned char)*text++) * UINT64_C(0x100000001b3);
+    return (size_t)(hash ^ hash >> 29);
+}
+
+/* Returns the element of the table that has the name, or the empty one where it belongs. */
+static uint32_t *find_name(struct activity_log *log, const char *name)
+{
+    size_t at = hash_text(name) & (log->name_table_size - 1);
+
+    while (log->name_table[at] && strcmp(log->names[log->name_table[at] - 1], name) != 0)
+        at = (at + 1) & (log->name_table_size - 1);
+    return &log->name_table[at];
+}
+
+static bool grow_name_table(struct activity_log *log)
+{
+    size_t size = log->name_table_size ? log->name_table_size * 2 : 256, i;
+    uint32_t *table = calloc(size, sizeof *table);
+
+    if (!table)
+        return false;
+    free(log->name_table);
+    log->name_table = table;
+    log->name_table_size = size;
+    for (i = 0; i < log->name_count; i++)
+        *find_name(log, log->names[i]) = (uint32_t)i + 1;
+    return true;
+}
+
+uint32_t activity_log_name(struct activity_log *log, const char *name)
+{
+    uint32_t *slot;
+    void *grow_list;
+    char *copy;
+
+    if (log->name_count * 2 >= log->name_table_size && !grow_name_table(log))
+        return ACTIVITY_NONE;
+    slot = find_name(log, name);
+    if (*slot)
+        return *slot - 1;
+    if (log->name_count >= ACTIVITY_NONE - 1 || !GROW(log->names, log->name_count, &log->name_room))
+        return ACTIVITY_NONE;
+    copy = strdup(name);
+    if (!copy)
+        return ACTIVITY_NONE;
+    log->names[log->name_count++] = copy;
+    *slot = (uint32_t)log->name_count;
+    return *slot - 1;
+}
+
+const char *activity_name(const struct activity_log *log, uint32_t name)
+{
+    return name < log->name_count ? log->names[name] : "";
+}
+
+/* ---- devices, threads, streams: few, and the newest is the likeliest ---- */
+
+uint32_t activity_log_device(struct activity_log *log, uint64_t number, const char *name)
+{
+    void *grow_list;
+    size_t i;
+
+    for (i = log->device_count; i-- > 0;)
+        if (log->devices[i].number == number)
+            return (uint32_t)i;
+    if (log->device_count >= ACTIVITY_DEVICES_MAX || !GROW(log->devices, log->device_count, &log->device_room))
+        return ACTIVITY_NONE;
+    log->devices[log->device_count] =
+        (struct activity_device){.number = number, .name = activity_log_name(log, name)};
+    return (uint32_t)log->device_count++;
+}
+
+uint32_t activity_log_thread(struct activity_log *log, uint64_t number)
+{
+    void *grow_list;
+    size_t i;
+
+    for (i = log->thread_count; i-- > 0;)
+        if (log->threads[i].number == number)
+            return (uint32_t)i;
+    if (log->thread_count >= ACTIVITY_THREADS_MAX || !GROW(log->threads, log->thread_count, &log->thread_room))
+        return ACTIVITY_NONE;
+    log->threads[log->thread_count] = (struct activity_thread){.number = number, .name = ACTIVITY_NONE};
+    return (uint32_t)log->thread_count++;
+}
+
+uint32_t activity_log_stream(struct activity_log *log, uint32_t device, uint64_t number)
+{
+    void *grow_list;
+    size_t i;
+
+    for (i = log->stream_count; i-- > 0;)
+        if (log->streams[i].number == number && log->streams[i].device == device)
+            return (uint32_t)i;
+    if (log->stream_count >= ACTIVITY_STREAMS_MAX || !GROW(log->streams, log->stream_count, &log->stream_room))
+        return ACTIVITY_NONE;
+    log->streams[log->stream_count] = (struct activity_stream){.number = number, .device = device};
+    return (uint32_t)log->stream_count++;
+}
+
+uint32_t activity_device(const struct activity_log *log, const struct activity *activity)
+{
+    return activity->stream < log->stream_count ? log->streams[activity->stream].device : ACTIVITY_NONE;
+}
+
+/* ---- the whole ---- */
+
+static int compare_activities(const void *a, const void *b)
+{
+    const struct activity *one = a, *other = b;
+    uint64_t x = activity_begin_ns(one), y = activity_begin_ns(other);
+
+    if (x != y)
+        return x < y ? -1 : 1;
+    /* A range begins before what is in it. */
+    if ((one->kind == ACTIVITY_RANGE) != (other->kind == ACTIVITY_RANGE))
+        return one->kind == ACTIVITY_RANGE ? -1 : 1;
+    x = one->flags & ACTIVITY_FLAG_HOST ? one->host_end_ns : one->device_end_ns;
+    y = other->flags & ACTIVITY_FLAG_HOST ? other->host_end_ns : other->device_end_ns;
+    if (x != y)
+        return x > y ? -1 : 1;
+    /* The rest makes the order the same for each C library. */
+    if (one->thread != other->thread)
+        return one->thread < other->thread ? -1 : 1;
+    if (one->device_begin_ns != other->device_begin_ns)
+        return one->device_begin_ns < other->device_begin_ns ? -1 : 1;
+    return one->stream == other->stream ? 0 : one->stream < other->stream ? -1 : 1;
+}
+
+/* Counts the times from begin to end into the span. A pair that runs backwards, since two clocks differ a little,
+ * becomes a moment. */
+static void widen_span(struct activity_log *log, uint64_t begin, uint64_t *end, uint64_t *first, uint64_t *last)
+{
+    if (*end < begin) {
+        *end = begin;
+        log->backward++;
+    }
+    *first = begin < *first ? begin : *first;
+    *last = *end > *last ? *end : *last;
+}
+
+/* Finds the beginning and the end of the span. Returns false if there is no activity with a time. */
+static bool find_span(struct activity_log *log, uint64_t *first, uint64_t *last)
+{
+    size_t i;
+
+    *first = UINT64_MAX;
+    *last = 0;
+    for (i = 0; i < log->count; i++) {
+        struct activity *a = &log->list[i];
+
+        if (a->flags & ACTIVITY_FLAG_HOST)
+            widen_span(log, a->host_begin_ns, &a->host_end_ns, first, last);
+        if (a->flags & ACTIVITY_FLAG_DEVICE)
+            widen_span(log, a->device_begin_ns, &a->device_end_ns, first, last);
+    }
+    return *first <= *last;
+}
+
+enum { RANGE_DEPTH_MAX = 64 };
+
+struct open_ranges {
+    uint64_t end_ns[RANGE_DEPTH_MAX];
+    uint32_t name[RANGE_DEPTH_MAX];
+    int depth;
+};
+
+/* Gives each call the innermost range of its thread around it. Deeper ranges than RANGE_DEPTH_MAX do not count.
+ * Returns false if memory is short. */
+static bool find_ranges(struct activity_log *log)
+{
+    struct open_ranges *open = calloc(log->thread_count ? log->thread_count : 1, sizeof *open);
+    size_t i;
+
+    if (!open)
+        return false;
+    for (i = 0; i < log->count; i++) {
+        struct activity *a = &log->list[i];
+        struct open_ranges *of;
+
+        a->range = ACTIVITY_NONE;
+        if (a->thread >= log->thread_count || !(a->flags & ACTIVITY_FLAG_HOST))
+            continue;
+        of = &open[a->thread];
+        while (of->depth > 0 && of->end_ns[of->depth - 1] <= a->host_begin_ns)
+            of->depth--;
+        if (of->depth > 0)
+            a->range = of->name[of->depth - 1];
+        if (a->kind == ACTIVITY_RANGE && of->depth < RANGE_DEPTH_MAX) {
+            of->end_ns[of->depth] = a->host_end_ns;
+            of->name[of->depth++] = a->name;
+        }
+    }
+    free(open);
+    return true;
+}
+
+/* 104 days: the pages and JSON have numbers of double precision. */
+#define SPAN_MAX_NS (UINT64_C(1) << 53)
+
+bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX])
+{
+    uint64_t first, last;
+    size_t i;
+
+    if (!find_span(log, &first, &last)) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "it has no activity with a time");
+        return false;
+    }
+    if (last - first > SPAN_MAX_NS) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "the file is damaged: its times span %" PRIu64 " ns", last - first);
+        return false;
+    }
+    log->start_ns = first;
+    log->span_ns = last - first;
+    for (i = 0; i < log->count; i++) {
+        struct activity *a = &log->list[i];
+
+        if (a->flags & ACTIVITY_FLAG_HOST) {
+            a->host_begin_ns -= first;
+            a->host_end_ns -= first;
+        }
+        if (a->flags & ACTIVITY_FLAG_DEVICE) {
+            a->device_begin_ns -= first;
+            a->device_end_ns -= first;
+        }
+    }
+    qsort(log->list, log->count, sizeof *log->list, compare_activities);
+    if (!find_ranges(log)) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "out of host memory");
+        return false;
+    }
+    return true;
+}
+
+/* ---- texts ---- */
+
+const char *activity_thread_name(const struct activity_log *log, size_t thread, char text[ACTIVITY_THREAD_MAX])
+{
+    const char *name = activity_name(log, log->threads[thread].name);
+
+    snprintf(text, ACTIVITY_THREAD_MAX, "thread %" PRIu64 "%s%.40s", log->threads[thread].number,
+             name[0] ? " " : "", name);
+    return text;
+}
+
+const char *activity_duration(char text[32], uint64_t ns)
+{
+    static const struct {
+        uint64_t ns;
+        const char *unit;
+    } units[] = {{UINT64_C(1000000000), "s"}, {1000000, "ms"}, {1000, "us"}, {1, "ns"}};
+    char figure[TEXT_MAX];
+    size_t i = 0;
+
+    while (ns < units[i].ns && i < 3)
+        i++;
+    if (units[i].ns == 1)
+        snprintf(text, 32, "%" PRIu64 " ns", ns);
+    else
+        snprintf(text, 32, "%.20s %s", text_figure(figure, (double)ns / (double)units[i].ns), units[i].unit);
+    return text;
+}
+
+const char *activity_place(const struct activity_log *log, const struct activity *activity,
+                           char text[ACTIVITY_PLACE_MAX])
+{
+    bool caller = activity->place < log->name_count, range = activity->range < log->name_count;
+
+    snprintf(text, ACTIVITY_PLACE_MAX, "%.100s%s%.120s%s%.60s%s",
+             activity->name < log->name_count ? activity_name(log, activity->name)
+                                              : activity_kind_names[activity->kind],
+             caller ? " at " : "", caller ? activity_name(log, activity->place) : "", range ? " in '" : "",
+             range ? activity_name(log, activity->range) : "", range ? "'" : "");
+    return text;
+}

@@ -1,0 +1,117 @@
+/*
+ * activity_read.c - opens a recorded run and finds the reader for it.
+ */
+#include "activity_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+bool activity_input_fail(struct activity_input *input, const char *format, ...)
+{
+    va_list list;
+    int used = snprintf(input->error, ACTIVITY_ERROR_MAX, "%.200s: ", input->path);
+
+    va_start(list, format);
+    vsnprintf(input->error + used, ACTIVITY_ERROR_MAX - (size_t)used, format, list);
+    va_end(list);
+    return false;
+}
+
+size_t activity_input_read(struct activity_input *input, void *buffer, size_t bytes)
+{
+    size_t done = 0;
+
+    if (input->at < input->head_bytes) {
+        done = input->head_bytes - (size_t)input->at;
+        done = done < bytes ? done : bytes;
+        memcpy(buffer, input->head + input->at, done);
+    }
+    while (done < bytes) {
+        size_t left = bytes - done;
+        int got = gzread(input->file, (char *)buffer + done, left < 1 << 20 ? (unsigned)left : 1 << 20);
+        int code;
+
+        if (got < 0) {
+            const char *text = gzerror(input->file, &code);
+
+            activity_input_fail(input, "cannot be read: %s", code == Z_ERRNO ? strerror(errno) : text);
+            return SIZE_MAX;
+        }
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    input->at += done;
+    return done;
+}
+
+/* Reads the first bytes. Returns false if that fails. */
+static bool read_head(struct activity_input *input)
+{
+    size_t got = activity_input_read(input, input->head, ACTIVITY_HEAD_BYTES);
+
+    if (got == SIZE_MAX)
+        return false;
+    input->head_bytes = got;
+    input->at = 0;
+    return true;
+}
+
+static bool read_any(struct activity_input *input, struct activity_log *log)
+{
+    static const unsigned char mark[] = {0xef, 0xbb, 0xbf};
+    const unsigned char *head = input->head;
+    size_t i = input->head_bytes >= 3 && !memcmp(head, mark, 3) ? 3 : 0;
+
+    if (input->head_bytes == 0)
+        return activity_input_fail(input, "the file is empty");
+    if (input->head_bytes >= 8 && !memcmp(head, "leattrc\n", 8))
+        return activity_read_leat(input, log);
+    if (input->head_bytes >= 15 && !memcmp(head, "SQLite format 3", 15))
+        return activity_input_fail(input,
+                                   "this is an SQLite file, such as nsys exports; leat does not read these");
+    while (i < input->head_bytes && strchr(" \t\r\n", head[i]) && head[i])
+        i++;
+    if (i < input->head_bytes && (head[i] == '{' || head[i] == '['))
+        return activity_read_kineto(input, log);
+    return activity_input_fail(input,
+                               "this is neither a trace of leat (LEAT_TRACE) nor one of PyTorch's profiler");
+}
+
+struct activity_log *activity_read(const char *path, char error[ACTIVITY_ERROR_MAX])
+{
+    bool standard = !strcmp(path, "-");
+    struct activity_input input = {.path = standard ? "standard input" : path, .error = error};
+    int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    struct activity_log *log = NULL;
+    char wrong[ACTIVITY_ERROR_MAX];
+    bool fine = false;
+
+    if (fd < 0) {
+        activity_input_fail(&input, "cannot be opened: %s", strerror(errno));
+        return NULL;
+    }
+    input.file = gzdopen(fd, "r");
+    if (!input.file) {
+        close(fd);
+        activity_input_fail(&input, "out of host memory");
+        return NULL;
+    }
+    gzbuffer(input.file, 1 << 18);
+    log = activity_log_create();
+    if (!log)
+        activity_input_fail(&input, "out of host memory");
+    else if (read_head(&input) && read_any(&input, log)) {
+        fine = activity_log_finish(log, wrong);
+        if (!fine)
+            activity_input_fail(&input, "%s", wrong);
+    }
+    gzclose(input.file);
+    if (fine)
+        return log;
+    activity_log_destroy(log);
+    return NULL;
+}

@@ -1,0 +1,263 @@
+/*
+ * activity_rules_host.c - the rules of "leat trace" about what the host does between the work of devices:
+ * allocations, waits and launches. docs/trace.md says when each of them fires.
+ */
+#include "activity_advice.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { ALLOC_MIN = 16, PINNED_MIN = 4, SYNC_MIN = 8, LAUNCH_MIN = 100 };
+
+/* Returns how long all devices idle during a call. */
+static uint64_t idle_within(const struct advice_scene *scene, uint64_t begin, uint64_t end)
+{
+    return end - begin - cover_within(&scene->busy, begin, end);
+}
+
+/* Returns true if ns is after the first work of all devices and before the end of the last. */
+static bool is_inside(const struct advice_scene *scene, uint64_t ns)
+{
+    return scene->busy.count && ns > scene->busy.begin_ns[0] && ns < scene->busy.end_ns[scene->busy.count - 1];
+}
+
+/* ---- allocation in a loop ---- */
+
+/* Finds allocations of pinned memory, or of other memory, between the work, and the idle time that they and the
+ * frees cause. */
+static bool find_allocs(const struct advice_scene *scene, bool pinned, uint64_t least,
+                        struct activity_advice *advice)
+{
+    const struct activity *worst = NULL;
+    uint64_t worst_ns = 0, host = 0, bytes = 0;
+    char time[32], size[TEXT_MAX], sizes[TEXT_MAX + 16] = "";
+    size_t i;
+
+    for (i = 0; i < scene->log->count; i++) {
+        const struct activity *a = &scene->log->list[i];
+        uint64_t idle;
+
+        if ((a->kind != ACTIVITY_ALLOC && a->kind != ACTIVITY_FREE) || !(a->flags & ACTIVITY_FLAG_HOST) ||
+            (a->to_memory == ACTIVITY_MEMORY_PINNED) != pinned || !is_inside(scene, a->host_begin_ns))
+            continue;
+        idle = idle_within(scene, a->host_begin_ns, a->host_end_ns);
+        advice->saving_ns += idle;
+        host += a->host_end_ns - a->host_begin_ns;
+        if (a->kind != ACTIVITY_ALLOC)
+            continue;
+        advice->count++;
+        bytes += a->bytes;
+        if (!worst || idle > worst_ns) {
+            worst = a;
+            worst_ns = idle;
+        }
+    }
+    if (advice->count < least)
+        return false;
+    activity_place(scene->log, worst, advice->place);
+    if (bytes)
+        snprintf(sizes, sizeof sizes, ", %s together,", text_bytes(size, bytes));
+    snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
+             "%" PRIu64 " allocations%s%s between the work; with the frees they take the host %s.", advice->count,
+             pinned ? " of pinned memory" : "", sizes, activity_duration(time, host));
+    snprintf(advice->basis, ACTIVITY_TEXT_MAX, "Counts the idle time of the devices during these calls.");
+    return true;
+}
+
+bool advice_alloc_loop(const struct advice_scene *scene, struct activity_advice *advice)
+{
+    if (!find_allocs(scene, false, ALLOC_MIN, advice))
+        return false;
+    snprintf(advice->change, ACTIVITY_TEXT_MAX,
+             "Allocate from a pool, leat_alloc() and leat_free(), or once before the loop.");
+    return true;
+}
+
+bool advice_pinned_loop(const struct advice_scene *scene, struct activity_advice *advice)
+{
+    if (!find_allocs(scene, true, PINNED_MIN, advice))
+        return false;
+    snprintf(advice->change, ACTIVITY_TEXT_MAX,
+             "Pin once before the loop and reuse the memory, or take it from a pool of LEAT_KIND_PINNED.");
+    return true;
+}
+
+/* ---- needless synchronisation ---- */
+
+static bool is_host_memory(unsigned memory)
+{
+    return memory != ACTIVITY_MEMORY_DEVICE;
+}
+
+/* Returns true if the host may need the result of the work, or may want to reuse its memory. */
+static bool concerns_host(const struct activity *a)
+{
+    switch ((enum activity_kind)a->kind) {
+    case ACTIVITY_COPY:
+        return is_host_memory(a->from_memory) || is_host_memory(a->to_memory);
+    case ACTIVITY_KERNEL:
+    case ACTIVITY_FILL:
+    case ACTIVITY_STREAM_WAIT:
+    case ACTIVITY_HOST_WAIT:
+    case ACTIVITY_ALLOC:
+    case ACTIVITY_OTHER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Returns the idle time that a wait causes: from the end of the work that it waits for until the next work begins.
+ */
+static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait,
+                          const struct activity *next)
+{
+    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns);
+
+    from = from < wait->host_begin_ns ? wait->host_begin_ns : from;
+    return next->device_begin_ns > from ? idle_within(scene, from, next->device_begin_ns) : 0;
+}
+
+/* Counts the needless waits of one thread. */
+static void find_waits(const struct advice_scene *scene, size_t thread, struct activity_advice *advice,
+                       const struct activity **worst, uint64_t *worst_ns)
+{
+    const struct activity *wait = NULL;
+    bool concerned = true; /* what came before the first wait is unknown */
+    size_t i;
+
+    for (i = scene->thread_begins[thread]; i < scene->thread_begins[thread + 1]; i++) {
+        const struct activity *a = scene->by_thread[i];
+        uint64_t cost;
+
+        if (a->kind == ACTIVITY_HOST_WAIT) {
+            wait = concerned ? NULL : a;
+            concerned = false;
+            continue;
+        }
+        if (concerns_host(a))
+            concerned = true;
+        if (!wait || !activity_is_compute(a))
+            continue;
+        /* Work was submitted after the wait, and the host had looked at nothing in between. */
+        cost = wait_cost(scene, wait, a);
+        advice->saving_ns += cost;
+        advice->count++;
+        if (!*worst || cost > *worst_ns) {
+            *worst = wait;
+            *worst_ns = cost;
+        }
+        wait = NULL;
+    }
+}
+
+bool advice_needless_sync(const struct advice_scene *scene, struct activity_advice *advice)
+{
+    const struct activity *worst = NULL;
+    uint64_t worst_ns = 0;
+    size_t thread;
+
+    for (thread = 0; thread < scene->log->thread_count; thread++)
+        find_waits(scene, thread, advice, &worst, &worst_ns);
+    if (advice->count < SYNC_MIN)
+        return false;
+    activity_place(scene->log, worst, advice->place);
+    snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
+             "%" PRIu64
+             " times the host waits for kernels and fills alone, and then submits more work: since the wait "
+             "before, no copy has gone to or from host memory.",
+             advice->count);
+    snprintf(
+        advice->change, ACTIVITY_TEXT_MAX,
+        "Leave out the waits: work of one stream is in order anyway, and leat_stream_wait_event() orders streams.");
+    snprintf(advice->basis, ACTIVITY_TEXT_MAX,
+             "Counts the idle time from the end of the work that each wait is for to the next work.");
+    return true;
+}
+
+/* ---- launch-bound phases ---- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+    return one == other ? 0 : one < other ? -1 : 1;
+}
+
+/* What a device's kernels and the gaps between them have together. */
+struct launches {
+    uint64_t gaps_ns, kernels_ns;
+    size_t count;
+    const struct activity *first;
+};
+
+/* Adds the gaps before kernels for which the host alone is to blame: it submitted the kernel while the device was
+ * already idle, and did not wait, copy or allocate in between. */
+static size_t find_gaps(const struct advice_scene *scene, uint32_t device, uint64_t *gaps,
+                        struct launches *launches)
+{
+    size_t i, count = 0;
+
+    for (i = scene->device_begins[device] + 1; i < scene->device_begins[device + 1]; i++) {
+        const struct activity *before = scene->by_device[i - 1], *a = scene->by_device[i];
+        uint64_t gap;
+
+        if (a->kind != ACTIVITY_KERNEL || before->kind != ACTIVITY_KERNEL || !(a->flags & ACTIVITY_FLAG_HOST) ||
+            a->stream != before->stream || a->device_begin_ns <= before->device_end_ns)
+            continue;
+        gap = a->device_begin_ns - before->device_end_ns;
+        if (a->host_end_ns <= before->device_end_ns) {
+            /* Submitted in time: the gap is what the device needs between two kernels. */
+            gaps[count++] = gap;
+            continue;
+        }
+        if (gap > before->device_end_ns - before->device_begin_ns + (a->host_end_ns - a->host_begin_ns) + 50000)
+            continue; /* the host did something else */
+        launches->gaps_ns += gap;
+        launches->kernels_ns += a->device_end_ns - a->device_begin_ns;
+        launches->count++;
+        if (!launches->first)
+            launches->first = a;
+    }
+    return count;
+}
+
+bool advice_launch_bound(const struct advice_scene *scene, struct activity_advice *advice)
+{
+    uint64_t *gaps = calloc(scene->by_device_count + 1, sizeof *gaps), floor = 0;
+    struct launches launches = {0};
+    size_t count = 0;
+    uint32_t device;
+    char time[32], each[32], least[32];
+
+    if (!gaps)
+        return false;
+    for (device = 0; device < scene->log->device_count; device++)
+        count += find_gaps(scene, device, gaps + count, &launches);
+    if (count) {
+        qsort(gaps, count, sizeof *gaps, compare_numbers);
+        floor = gaps[count / 2];
+    }
+    free(gaps);
+    /* Kernels that are much longer than their gaps are not bound by launches. */
+    if (launches.count < LAUNCH_MIN || launches.gaps_ns * 2 < launches.kernels_ns ||
+        launches.gaps_ns <= floor * launches.count)
+        return false;
+    advice->saving_ns = launches.gaps_ns - floor * launches.count;
+    advice->count = launches.count;
+    activity_place(scene->log, launches.first, advice->place);
+    snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
+             "%zu kernels of %s on average wait for their launches, %s together.", launches.count,
+             activity_duration(each, launches.kernels_ns / launches.count),
+             activity_duration(time, launches.gaps_ns));
+    snprintf(advice->change, ACTIVITY_TEXT_MAX,
+             "Launch fewer and larger kernels, or launch them together as a graph.");
+    if (count)
+        snprintf(advice->basis, ACTIVITY_TEXT_MAX,
+                 "Counts on gaps of %s, as after the kernels of this trace that were submitted in time.",
+                 activity_duration(least, floor));
+    else
+        snprintf(advice->basis, ACTIVITY_TEXT_MAX, "Counts on no gaps: an upper bound.");
+    return true;
+}

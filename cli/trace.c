@@ -1,0 +1,210 @@
+/*
+ * trace.c - "leat trace": shows where the time of a recorded run went, and what to change; compares two runs.
+ */
+#include "activity.h"
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char cli_trace_help[] =
+    "Usage: leat trace [OPTION]... FILE [FILE2]\n\n"
+    "Shows where the time of a recorded run went: idle, copy only, compute only, and copy under compute, by device\n"
+    "and stream; why the devices were idle; and what to change, with the time that each change would save. With two\n"
+    "files it compares the two runs.\n\n"
+    "FILE is what LEAT_TRACE=FILE wrote, or a trace of PyTorch's profiler (JSON, also compressed by gzip); - is\n"
+    "standard input. docs/trace.md defines all figures.\n\n"
+    "Options:\n"
+    "  --json           prints the figures as JSON\n"
+    "  --html OUT       writes a page for a browser, with a timeline to zoom; it needs no network\n"
+    "  --perfetto OUT   writes the timeline for ui.perfetto.dev\n"
+    "  --rate GB/S      the rate of the link, for forecasts, if the trace has no large copy that tells it\n"
+    "  --help           this text\n";
+
+struct options {
+    const char *files[2], *html, *perfetto;
+    double rate_gb_s;
+    bool json;
+};
+
+enum { PARSE_GO_ON = -1 };
+
+static int parse_files(int argc, char **argv, struct options *options)
+{
+    if (optind >= argc) {
+        cli_complain("trace: the trace to show is missing; see leat help trace");
+        return CLI_USAGE;
+    }
+    options->files[0] = argv[optind++];
+    if (optind < argc)
+        options->files[1] = argv[optind++];
+    if (options->files[1] && (options->html || options->perfetto)) {
+        cli_complain("trace: --html and --perfetto take one trace, and not two");
+        return CLI_USAGE;
+    }
+    return cli_no_operands(argc, argv) == CLI_OK ? PARSE_GO_ON : CLI_USAGE;
+}
+
+static int parse(int argc, char **argv, struct options *options)
+{
+    static const struct option names[] = {
+        {"json", no_argument, NULL, 'j'},           {"html", required_argument, NULL, 'w'},
+        {"perfetto", required_argument, NULL, 'p'}, {"rate", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+    int option;
+    char *end;
+
+    while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1)
+        switch (option) {
+        case 'j':
+            options->json = true;
+            break;
+        case 'w':
+            options->html = optarg;
+            break;
+        case 'p':
+            options->perfetto = optarg;
+            break;
+        case 'r':
+            options->rate_gb_s = strtod(optarg, &end);
+            if (*end || !(options->rate_gb_s > 0) || options->rate_gb_s > 1e6) {
+                cli_complain("trace: --rate %s is no number of GB/s above 0", optarg);
+                return CLI_USAGE;
+            }
+            break;
+        case 'h':
+            fputs(cli_trace_help, stdout);
+            return CLI_OK;
+        default:
+            return cli_bad_option(argc, argv, option);
+        }
+    return parse_files(argc, argv, options);
+}
+
+/* ---- one run ---- */
+
+/* A report and what it points to. */
+struct run {
+    struct activity_report report;
+    struct activity_log *log;
+    struct activity_breakdown *breakdown;
+    struct activity_advice advice[ACTIVITY_ADVICE_MAX];
+};
+
+static void run_clear(struct run *run)
+{
+    activity_breakdown_destroy(run->breakdown);
+    activity_log_destroy(run->log);
+}
+
+/* Reads and examines a run. Returns false after printing an error message. The caller must call run_clear(). */
+static bool run_read(struct run *run, const char *path, const struct options *options)
+{
+    char error[ACTIVITY_ERROR_MAX];
+
+    run->log = activity_read(path, error);
+    if (!run->log) {
+        cli_complain("trace: %s", error);
+        return false;
+    }
+    run->breakdown = activity_breakdown_make(run->log);
+    run->report = (struct activity_report){
+        .path = path, .log = run->log, .breakdown = run->breakdown, .advice = run->advice, .advice_count = -1};
+    if (run->breakdown)
+        run->report.advice_count = activity_advise(run->log, run->breakdown, options->rate_gb_s, run->advice);
+    if (run->report.advice_count < 0) {
+        cli_complain("trace: out of host memory");
+        return false;
+    }
+    return true;
+}
+
+/* ---- output ---- */
+
+static bool write_html(const struct activity_report *report, FILE *file)
+{
+    return activity_write_html(report, file);
+}
+
+static bool write_perfetto(const struct activity_report *report, FILE *file)
+{
+    return activity_write_perfetto(report->log, file);
+}
+
+/* Writes a file. Returns false after printing an error message. */
+static bool write_file(const struct activity_report *report, const char *path,
+                       bool (*write)(const struct activity_report *report, FILE *file))
+{
+    FILE *file = fopen(path, "we");
+    bool enough, written;
+
+    if (!file) {
+        cli_complain("trace: %s cannot be written: %s", path, strerror(errno));
+        return false;
+    }
+    enough = write(report, file);
+    written = !ferror(file);
+    if (fclose(file) != 0)
+        written = false;
+    if (!written)
+        cli_complain("trace: %s cannot be written: %s", path, strerror(errno));
+    else if (!enough)
+        cli_complain("trace: out of host memory");
+    return enough && written;
+}
+
+static int show(const struct activity_report *report, const struct options *options)
+{
+    bool fine = true;
+
+    if (options->html)
+        fine = write_file(report, options->html, write_html);
+    if (options->perfetto && fine)
+        fine = write_file(report, options->perfetto, write_perfetto);
+    if (!fine)
+        return CLI_FAILED;
+    if (options->json)
+        fine = activity_write_json(report, stdout);
+    else if (!options->html && !options->perfetto)
+        fine = activity_write_text(report);
+    if (!fine)
+        cli_complain("trace: out of host memory");
+    return fine ? CLI_OK : CLI_FAILED;
+}
+
+static int compare(const struct activity_report *a, const struct activity_report *b, const struct options *options)
+{
+    bool fine = options->json ? activity_compare_json(a, b, stdout) : activity_compare_text(a, b);
+
+    if (!fine)
+        cli_complain("trace: out of host memory");
+    return fine ? CLI_OK : CLI_FAILED;
+}
+
+int cli_trace(int argc, char **argv)
+{
+    struct options options = {.json = false};
+    struct run *runs;
+    int status = parse(argc, argv, &options);
+
+    if (status != PARSE_GO_ON)
+        return status;
+    runs = calloc(2, sizeof *runs);
+    if (!runs) {
+        cli_complain("trace: out of host memory");
+        return CLI_FAILED;
+    }
+    status = CLI_FAILED;
+    if (run_read(&runs[0], options.files[0], &options)) {
+        if (!options.files[1])
+            status = show(&runs[0].report, &options);
+        else if (run_read(&runs[1], options.files[1], &options))
+            status = compare(&runs[0].report, &runs[1].report, &options);
+    }
+    run_clear(&runs[0]);
+    run_clear(&runs[1]);
+    free(runs);
+    return status;
+}

@@ -1,0 +1,143 @@
+#!/bin/sh
+# cli_trace.sh - "leat trace": tables, JSON, the page in a browser, the timeline as Perfetto's own definitions read it,
+# two runs beside each other, and wrong files.
+#
+# LEAT_COMMAND is the command; the recorded example lies in the examples folder beside it. LEAT_TEST_DEVICE is the
+# device.
+cd "$(dirname "$0")" || exit 1
+. ./cli.sh
+kineto=../traces/kineto_small.json
+
+# value KEY: a top-level value of the JSON. device KEY: one of the first device.
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out" | head -n 1; }
+of_device() { sed -n "s/^      \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out" | head -n 1; }
+rules() { sed -n 's/^      "rule": "\(.*\)",$/\1/p' "$work/out" | sort | tr '\n' ' '; }
+
+# sums: the parts of the whole and of the first device sum to the span.
+sums() {
+    span=$(value span_ns)
+    for of in value of_device; do
+        sum=$(($($of idle_ns) + $($of copy_ns) + $($of compute_ns) + $($of overlap_ns)))
+        [ "$span" -gt 0 ] && [ "$sum" -eq "$span" ] || fail "the parts sum to $sum, and the span is $span"
+    done
+}
+
+# ---- a trace of PyTorch's profiler, the figures of which are known ----
+
+if run 0 trace --json "$kineto"; then
+    sums
+    [ "$(value source)" = '"Kineto"' ] || fail 'the source is not Kineto'
+    [ "$(value span_ns) $(value idle_ns) $(value copy_ns) $(value compute_ns)" = '9000000 4500000 3300000 1200000' ] ||
+        fail 'the figures of the trace are others'
+    [ "$(rules)" = 'alloc-in-loop no-overlap pageable-copies ' ] || fail "the rules are $(rules)"
+fi
+gzip -c "$kineto" >"$work/small.gz"
+cp "$work/out" "$work/plain"
+run 0 trace --json - <"$work/small.gz" && {
+    grep -v '"file"' "$work/plain" >"$work/a"
+    grep -v '"file"' "$work/out" | cmp -s - "$work/a" || fail 'a compressed trace from standard input reads differently'
+}
+if COLUMNS=100 run 0 trace "$kineto"; then
+    [ "$(awk '{ if (length > most) most = length } END { print most }' "$work/out")" -le 100 ] ||
+        fail 'the tables are wider than 100 columns'
+    grep -q '^cuda:0 .*50 %.*37 %.*0 %.*13 %' "$work/out" || fail 'the table does not have the shares'
+    grep -q 'cudaMalloc in ' "$work/out" || fail 'the advice does not name the call'
+fi
+run 0 trace "$kineto" "$kineto" && [ "$(grep -c ' 0 %$' "$work/out")" -ge 5 ] || fail 'a run differs from itself'
+run 0 trace --json "$kineto" "$kineto" && [ "$(grep -c '"span_ns": 9000000' "$work/out")" -eq 2 ] ||
+    fail 'the comparison does not have both runs'
+run 0 trace --json --rate 20 "$kineto"
+
+# ---- a recorded program: the columns of a matrix, copied one by one and as one ----
+
+example=$(dirname "$leat")/examples/transpose_columns
+if [ -x "$example" ]; then
+    for way in columns once; do
+        LEAT_TRACE=$work/$way.trace "$example" "$device" $way >"$work/out" 2>"$work/err" || fail "$way fails"
+        run 0 trace --json "$work/$way.trace" && sums
+        [ "$(value source) $(value lost) $(value truncated)" = '"leat" 0 false' ] || fail "$way is not whole"
+        cp "$work/out" "$work/$way.json"
+    done
+    run 0 trace "$work/columns.trace" "$work/once.trace"
+    # How long the copies take is up to the machine, but their pattern is not.
+    run 0 trace --json "$work/columns.trace"
+    case $(rules) in
+    *copies-transpose*) grep -q 'leat_copy_layout()' "$work/out" || fail 'the advice does not name the call' ;;
+    *) [ "$(value copies)" -ge 768 ] || fail 'the trace does not have the copies of the columns' ;;
+    esac
+    run 0 trace --json "$work/once.trace"
+    case $(rules) in *copies-transpose*) fail 'one copy is taken for the columns of a matrix' ;; esac
+else
+    echo "skipped: a recorded example: $example is not built"
+fi
+
+# ---- the page ----
+
+if run 0 trace --html "$work/page.html" "$kineto"; then
+    [ ! -s "$work/out" ] || fail 'leat trace --html prints'
+    size=$(wc -c <"$work/page.html")
+    [ "$size" -gt 10000 ] && [ "$size" -lt 1000000 ] || fail "the page has $size bytes"
+fi
+browser=
+for name in chromium chromium-browser google-chrome; do
+    command -v $name >/dev/null && browser=$name && break
+done
+# browse WORDS...: opens the page without a window and without a network.
+browse() {
+    timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
+        --enable-logging=stderr --window-size=1200,1500 --host-resolver-rules='MAP * ~NOTFOUND' "$@" \
+        "file://$work/page.html" 2>"$work/err"
+}
+if [ -z "$browser" ]; then
+    echo 'skipped: the page in a browser: there is no chromium'
+elif ! browse --version >"$work/out"; then
+    echo "skipped: the page in a browser: $browser does not start"
+else
+    browse --dump-dom >"$work/out" || fail 'the browser fails'
+    grep -q 'CONSOLE' "$work/err" && fail 'the page prints an error'
+    grep -q '<b>Saves about ' "$work/out" || fail 'the page has no advice'
+    grep -q 'aria-label="cuda:0: copy only 3.3 ms (36.7 %)' "$work/out" || fail 'the page has no breakdown'
+    [ "$(grep -o '<td' "$work/out" | wc -l)" -ge 40 ] || fail 'the page has no tables'
+    for scheme in 0 1; do
+        browse --blink-settings=preferredColorScheme=$scheme --screenshot="$work/$scheme.png" >"$work/out"
+        [ -s "$work/$scheme.png" ] || fail 'there is no screenshot'
+    done
+    cmp -s "$work/0.png" "$work/1.png" && fail 'light and dark look the same'
+fi
+
+# ---- the timeline ----
+
+run 0 trace --perfetto "$work/timeline" "$kineto"
+if ! command -v python3 >/dev/null || ! python3 -m venv "$work/venv" >"$work/log" 2>&1; then
+    echo 'skipped: the timeline by the definitions of Perfetto: python3 cannot make virtual environments'
+elif ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 perfetto \
+    >"$work/log" 2>&1; then
+    echo 'skipped: the timeline by the definitions of Perfetto: pip cannot fetch the package perfetto'
+else
+    PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python "$work/venv/bin/python" perfetto_check.py "$work/timeline" \
+        >"$work/out" 2>"$work/err" || fail 'Perfetto reads something else'
+    grep '^skipped' "$work/out"
+fi
+
+# ---- wrong files and command lines ----
+
+: >"$work/empty"
+run 1 trace "$work/empty" && says 'the file is empty'
+run 1 trace "$leat" && says 'neither a trace of leat'
+run 1 trace "$work/nowhere" && says 'cannot be opened'
+head -c 3000 "$kineto" >"$work/cut"
+run 1 trace "$work/cut" && says 'is damaged'
+run 1 trace --html "$work/nowhere/page" "$kineto" && says 'cannot be written'
+run 1 trace "$kineto" "$work/empty" && says 'the file is empty'
+if [ -w /dev/full ]; then
+    run 1 trace --perfetto /dev/full "$kineto" && says 'cannot be written'
+    run 1 trace --html /dev/full "$kineto" && says 'cannot be written'
+fi
+usage 'the trace to show is missing' trace
+usage '--html and --perfetto take one trace' trace --html "$work/x" "$kineto" "$kineto"
+usage 'is no number of GB/s' trace --rate 0 "$kineto"
+usage 'is no number of GB/s' trace --rate fast "$kineto"
+usage 'there is no option --jason' trace --jason "$kineto"
+usage 'is not an option' trace "$kineto" "$kineto" "$kineto"
+run 0 trace --help && grep -q '^Usage: leat trace' "$work/out" || fail 'there is no help'
+finish

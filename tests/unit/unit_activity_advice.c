@@ -1,0 +1,409 @@
+/*
+ * unit_activity_advice.c - tests the rules of "leat trace": for each rule a made run in which it alone fires, with
+ * the saving that its definition gives, and a healthy run with the same work in which all rules are silent.
+ */
+#include "../../cli/activity.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CALL_NS = 2000, START_NS = 1000, PAGEABLE = ACTIVITY_MEMORY_PAGEABLE, PINNED = ACTIVITY_MEMORY_PINNED };
+enum { DEVICE = ACTIVITY_MEMORY_DEVICE, MIB = 1 << 20 };
+
+/* A run in the making: one thread, one device with streams that each do one thing after the other. */
+struct made {
+    struct activity_log *log;
+    uint64_t now;           /* of the host */
+    uint64_t busy_until[3]; /* of each stream */
+    struct activity_breakdown *breakdown;
+    struct activity_advice advice[ACTIVITY_ADVICE_MAX];
+    int count;
+};
+
+static void begin(struct made *made)
+{
+    uint32_t device;
+
+    *made = (struct made){.log = activity_log_create(), .now = 1000};
+    assert_non_null(made->log);
+    device = activity_log_device(made->log, 0, "gpu:0");
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(activity_log_stream(made->log, device, i), i);
+    assert_int_equal(activity_log_thread(made->log, 1), 0);
+}
+
+static struct activity blank(enum activity_kind kind)
+{
+    return (struct activity){.kind = (uint8_t)kind,
+                             .thread = 0,
+                             .stream = 0,
+                             .name = ACTIVITY_NONE,
+                             .place = ACTIVITY_NONE,
+                             .pieces = 1};
+}
+
+/* A call of the host that takes this long and has no work. */
+static void call(struct made *made, struct activity a, uint64_t host_ns)
+{
+    a.flags |= ACTIVITY_FLAG_HOST;
+    a.host_begin_ns = made->now;
+    a.host_end_ns = made->now += host_ns;
+    assert_true(activity_log_add(made->log, &a));
+}
+
+/* Work that begins START_NS after its call, or behind the work before it on its stream. */
+static void work(struct made *made, struct activity a, uint64_t device_ns)
+{
+    uint64_t *until = &made->busy_until[a.stream];
+
+    a.flags |= ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE;
+    a.host_begin_ns = made->now;
+    a.host_end_ns = made->now += CALL_NS;
+    a.device_begin_ns = a.host_end_ns + START_NS;
+    if (a.device_begin_ns < *until)
+        a.device_begin_ns = *until;
+    a.device_end_ns = *until = a.device_begin_ns + device_ns;
+    if (a.flags & ACTIVITY_FLAG_BLOCKS)
+        a.host_end_ns = made->now = a.device_end_ns;
+    assert_true(activity_log_add(made->log, &a));
+}
+
+static void copy(struct made *made, uint32_t stream, int from, int to, uint64_t bytes, uint64_t gb_s, int flags)
+{
+    struct activity a = blank(ACTIVITY_COPY);
+
+    a.from_memory = (uint8_t)from;
+    a.to_memory = (uint8_t)to;
+    a.bytes = bytes;
+    a.stream = stream;
+    a.flags = (uint8_t)flags;
+    work(made, a, bytes / gb_s);
+}
+
+static void kernel(struct made *made, uint32_t stream, uint64_t ns)
+{
+    struct activity a = blank(ACTIVITY_KERNEL);
+
+    a.stream = stream;
+    work(made, a, ns);
+}
+
+/* The host waits until all streams are done. */
+static void wait_for_all(struct made *made)
+{
+    uint64_t until = made->now + 500;
+
+    for (int i = 0; i < 3; i++)
+        until = made->busy_until[i] > until ? made->busy_until[i] : until;
+    call(made, blank(ACTIVITY_HOST_WAIT), until - made->now);
+}
+
+static void advise(struct made *made, double rate_gb_s)
+{
+    char error[ACTIVITY_ERROR_MAX];
+
+    assert_true(activity_log_finish(made->log, error));
+    made->breakdown = activity_breakdown_make(made->log);
+    assert_non_null(made->breakdown);
+    made->count = activity_advise(made->log, made->breakdown, rate_gb_s, made->advice);
+    for (int i = 0; i < made->count; i++)
+        printf("    %s saves %llu of %llu ns: %s %s %s\n", made->advice[i].rule,
+               (unsigned long long)made->advice[i].saving_ns, (unsigned long long)made->log->span_ns,
+               made->advice[i].evidence, made->advice[i].change, made->advice[i].basis);
+}
+
+static void end(struct made *made)
+{
+    activity_breakdown_destroy(made->breakdown);
+    activity_log_destroy(made->log);
+}
+
+/* Exactly this rule must fire, with a saving from least to most. */
+static void fires(struct made *made, const char *rule, uint64_t least, uint64_t most)
+{
+    advise(made, 0);
+    assert_int_equal(made->count, 1);
+    assert_string_equal(made->advice[0].rule, rule);
+    assert_in_range(made->advice[0].saving_ns, least, most);
+    assert_true(made->advice[0].place[0] && made->advice[0].evidence[0] && made->advice[0].change[0] &&
+                made->advice[0].basis[0]);
+    end(made);
+}
+
+static void is_silent(struct made *made)
+{
+    advise(made, 0);
+    assert_int_equal(made->count, 0);
+    end(made);
+}
+
+/* ---- copies ---- */
+
+/* 128 copies of 16 KiB that take 10 us each; their sources are distance bytes apart, or far apart for 0. */
+static void many_copies(struct made *made, uint64_t distance, uint32_t pieces)
+{
+    struct activity a = blank(ACTIVITY_COPY);
+
+    begin(made);
+    copy(made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    a.from_memory = PINNED;
+    a.to_memory = DEVICE;
+    a.bytes = 16 << 10;
+    a.pieces = pieces;
+    for (uint64_t i = 0; i < 128; i++) {
+        a.address = 0x7f0000000000 + (distance ? i * distance : i * i * 100000);
+        work(made, a, 10000);
+    }
+}
+
+/* The copies take 1280 us; at 50 GB/s 41.9 us. */
+static void copies_of_columns_become_one(void **state)
+{
+    struct made made;
+
+    (void)state;
+    many_copies(&made, 4, 4096);
+    fires(&made, "copies-transpose", 1238000, 1238500);
+    begin(&made); /* repaired: one copy */
+    copy(&made, 0, PINNED, DEVICE, 6 * MIB, 50, 0);
+    is_silent(&made);
+}
+
+static void small_copies_become_a_batch(void **state)
+{
+    struct made made;
+
+    (void)state;
+    many_copies(&made, 0, 1);
+    fires(&made, "small-copies", 1238000, 1238500);
+    many_copies(&made, 16 << 10, 1); /* neighbours in memory are no transpose */
+    advise(&made, 0);
+    assert_int_equal(made.count, 1);
+    assert_string_equal(made.advice[0].rule, "small-copies");
+    assert_non_null(strstr(made.advice[0].change, "one copy"));
+    end(&made);
+}
+
+static void small_copies_without_a_rate_save_their_gaps(void **state)
+{
+    struct activity a = blank(ACTIVITY_COPY);
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    a.from_memory = a.to_memory = DEVICE;
+    a.bytes = 4096;
+    for (int i = 0; i < 100; i++)
+        work(&made, a, 500); /* a call takes 2 us, so 1.5 us are idle, 99 times */
+    fires(&made, "small-copies", 148500, 148500);
+}
+
+static void few_small_copies_are_fine(void **state)
+{
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    copy(&made, 0, PINNED, DEVICE, 64 * MIB, 50, 0);
+    for (int i = 0; i < 12; i++)
+        copy(&made, 0, PINNED, DEVICE, 4096, 1, 0);
+    is_silent(&made);
+}
+
+static void pageable_run(struct made *made, uint64_t gb_s, bool reference)
+{
+    begin(made);
+    if (reference)
+        copy(made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    for (int i = 0; i < 20; i++)
+        copy(made, 0, PAGEABLE, DEVICE, MIB, gb_s, 0);
+}
+
+/* A copy of 1 MiB takes 209.7 us at 5 GB/s and 21.0 us at 50. */
+static void slow_pageable_copies_are_told(void **state)
+{
+    struct made made;
+
+    (void)state;
+    pageable_run(&made, 5, true);
+    fires(&made, "pageable-copies", 20 * 188700, 20 * 188800);
+    pageable_run(&made, 45, true); /* as fast as leat's copies of pageable memory */
+    is_silent(&made);
+    pageable_run(&made, 5, false); /* nothing tells what the link can do */
+    is_silent(&made);
+    pageable_run(&made, 5, false);
+    advise(&made, 50);
+    assert_int_equal(made.count, 1);
+    assert_in_range(made.advice[0].saving_ns, 20 * 188700, 20 * 188800);
+    assert_non_null(strstr(made.advice[0].basis, "--rate"));
+    end(&made);
+}
+
+static void blocking_run(struct made *made, int flags)
+{
+    begin(made);
+    for (int i = 0; i < 10; i++) {
+        copy(made, 0, PINNED, DEVICE, MIB, 50, flags);
+        kernel(made, 0, 2000);
+    }
+}
+
+/* After each copy the device waits for the next call and the start of the kernel. */
+static void blocking_copies_leave_gaps(void **state)
+{
+    struct made made;
+
+    (void)state;
+    blocking_run(&made, ACTIVITY_FLAG_BLOCKS);
+    advise(&made, 0);
+    assert_true(made.count >= 1);
+    for (int i = 0; i < made.count; i++)
+        if (!strcmp(made.advice[i].rule, "blocking-copies"))
+            assert_int_equal(made.advice[i].saving_ns, 10 * (CALL_NS + START_NS));
+        else
+            assert_string_equal(made.advice[i].rule, "no-overlap");
+    end(&made);
+    blocking_run(&made, 0);
+    advise(&made, 0);
+    for (int i = 0; i < made.count; i++)
+        assert_string_not_equal(made.advice[i].rule, "blocking-copies");
+    end(&made);
+}
+
+/* 20 times a copy of 100 us and a kernel of 80 us; copies have their own stream, or not. */
+static void turns(struct made *made, bool own_stream)
+{
+    begin(made);
+    for (int i = 0; i < 20; i++) {
+        uint32_t stream = own_stream ? 1 : 0;
+
+        copy(made, stream, PINNED, DEVICE, 5000000, 50, 0);
+        if (own_stream && made->busy_until[0] < made->busy_until[1])
+            made->busy_until[0] = made->busy_until[1]; /* the kernel waits for its copy */
+        kernel(made, 0, 80000);
+    }
+}
+
+static void copies_and_kernels_in_turns_can_overlap(void **state)
+{
+    struct made made;
+
+    (void)state;
+    turns(&made, false);
+    fires(&made, "no-overlap", 19 * 80000, 19 * 80000);
+    turns(&made, true);
+    is_silent(&made);
+}
+
+/* ---- the host ---- */
+
+static void alloc_run(struct made *made, int memory, uint64_t host_ns)
+{
+    struct activity alloc = blank(ACTIVITY_ALLOC), freed = blank(ACTIVITY_FREE);
+
+    alloc.to_memory = freed.to_memory = (uint8_t)memory;
+    alloc.bytes = MIB;
+    begin(made);
+    for (int i = 0; i < 40; i++) {
+        call(made, alloc, host_ns);
+        kernel(made, 0, 10000);
+        call(made, freed, host_ns);
+    }
+    kernel(made, 0, 10000);
+}
+
+static void allocations_in_a_loop_cost_idle_time(void **state)
+{
+    struct made made;
+
+    (void)state;
+    alloc_run(&made, DEVICE, 50000);
+    /* 39 allocations are between the work, and most of these and of the frees leaves the device idle. */
+    fires(&made, "alloc-in-loop", 39 * 80000, 40 * 100000);
+    alloc_run(&made, DEVICE, 100); /* a pool */
+    is_silent(&made);
+    alloc_run(&made, PINNED, 50000);
+    fires(&made, "pinned-in-loop", 39 * 80000, 40 * 100000);
+    alloc_run(&made, PINNED, 100);
+    is_silent(&made);
+}
+
+static void wait_run(struct made *made, bool waits, bool reads)
+{
+    begin(made);
+    for (int i = 0; i < 40; i++) {
+        kernel(made, 0, 20000);
+        if (reads)
+            copy(made, 0, DEVICE, PINNED, 4096, 1, 0);
+        if (waits)
+            wait_for_all(made);
+    }
+    if (!waits)
+        wait_for_all(made);
+}
+
+static void waits_between_kernels_are_needless(void **state)
+{
+    struct made made;
+
+    (void)state;
+    wait_run(&made, true, false);
+    /* The first wait is behind unknown work, and nothing follows the last: 38 gaps of a call and a start. */
+    fires(&made, "needless-sync", 38 * (CALL_NS + START_NS), 38 * (CALL_NS + START_NS));
+    wait_run(&made, false, false);
+    is_silent(&made);
+    wait_run(&made, true, true); /* the host reads a result each time */
+    is_silent(&made);
+}
+
+static void launch_run(struct made *made, uint64_t kernel_ns)
+{
+    begin(made);
+    for (int i = 0; i < 300; i++)
+        kernel(made, 0, kernel_ns);
+}
+
+static void short_kernels_are_bound_by_launches(void **state)
+{
+    struct made made;
+
+    (void)state;
+    launch_run(&made, 500); /* every 2 us a kernel of 0.5 us */
+    fires(&made, "launch-bound", 298 * 1500, 299 * 1500);
+    launch_run(&made, 20000);
+    is_silent(&made);
+}
+
+static void an_empty_run_has_no_advice(void **state)
+{
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    call(&made, blank(ACTIVITY_OTHER), 0);
+    is_silent(&made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_of_columns_become_one),
+        cmocka_unit_test(small_copies_become_a_batch),
+        cmocka_unit_test(small_copies_without_a_rate_save_their_gaps),
+        cmocka_unit_test(few_small_copies_are_fine),
+        cmocka_unit_test(slow_pageable_copies_are_told),
+        cmocka_unit_test(blocking_copies_leave_gaps),
+        cmocka_unit_test(copies_and_kernels_in_turns_can_overlap),
+        cmocka_unit_test(allocations_in_a_loop_cost_idle_time),
+        cmocka_unit_test(waits_between_kernels_are_needless),
+        cmocka_unit_test(short_kernels_are_bound_by_launches),
+        cmocka_unit_test(an_empty_run_has_no_advice),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

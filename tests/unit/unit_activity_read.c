@@ -1,0 +1,519 @@
+/*
+ * unit_activity_read.c - tests what "leat trace" reads and writes: traces of leat's own format and of PyTorch's
+ * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
+ */
+#include "activity_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- reading ---- */
+
+static const struct activity *find(const struct activity_log *log, enum activity_kind kind)
+{
+    for (size_t i = 0; i < log->count; i++)
+        if (log->list[i].kind == kind)
+            return &log->list[i];
+    fail_msg("no %s", activity_kind_names[kind]);
+    return NULL;
+}
+
+/* Both files have the same work. */
+static void check_made(const struct activity_log *log, const char *copy_name)
+{
+    const struct activity *copy = find(log, ACTIVITY_COPY), *kernel = find(log, ACTIVITY_KERNEL);
+    const struct activity *alloc = find(log, ACTIVITY_ALLOC), *wait = find(log, ACTIVITY_HOST_WAIT);
+    struct activity_breakdown *breakdown = activity_breakdown_make(log);
+
+    assert_int_equal(log->count, 5);
+    assert_int_equal(log->start_ns, 1050);
+    assert_int_equal(log->span_ns, 3000);
+    assert_true(log->device_count == 1 && log->stream_count == 1 && log->thread_count == 1);
+    assert_int_equal(log->streams[0].number, 3);
+    assert_int_equal(copy->host_begin_ns, 150);
+    assert_int_equal(copy->host_end_ns, 170);
+    assert_int_equal(copy->device_begin_ns, 200);
+    assert_int_equal(copy->device_end_ns, 400);
+    assert_int_equal(copy->bytes, 4096);
+    assert_int_equal(copy->flags, ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE | ACTIVITY_FLAG_BLOCKS);
+    assert_int_equal(copy->from_memory, ACTIVITY_MEMORY_PAGEABLE);
+    assert_int_equal(copy->to_memory, ACTIVITY_MEMORY_DEVICE);
+    assert_string_equal(activity_name(log, copy->name), copy_name);
+    assert_string_equal(activity_name(log, copy->range), "step");
+    assert_int_equal(kernel->device_begin_ns, 430);
+    assert_int_equal(kernel->device_end_ns, 2430);
+    assert_string_equal(activity_name(log, kernel->name), "square");
+    assert_int_equal(alloc->to_memory, ACTIVITY_MEMORY_DEVICE);
+    assert_int_equal(wait->host_end_ns - wait->host_begin_ns, 2048);
+    assert_non_null(breakdown);
+    assert_int_equal(breakdown->all.parts.copy_ns, 200);
+    assert_int_equal(breakdown->all.parts.compute_ns, 2000);
+    assert_int_equal(breakdown->all.parts.idle_ns, 800);
+    assert_int_equal(breakdown->all.idle_by_ns[ACTIVITY_IDLE_ALLOC], 50);
+    activity_breakdown_destroy(breakdown);
+}
+
+static void leat_traces_are_read(void **state)
+{
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX], place[ACTIVITY_PLACE_MAX];
+    struct activity_log *log;
+
+    (void)state;
+    made_trace(&file);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    check_made(log, "leat_copy_sync");
+    assert_int_equal(log->lost, 7);
+    assert_false(log->truncated);
+    assert_string_equal(activity_place(log, find(log, ACTIVITY_COPY), place),
+                        "leat_copy_sync at program(load+0x12) in 'step'");
+    assert_int_equal(find(log, ACTIVITY_COPY)->address, 0x2000);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
+/* A kernel on one stream, an event behind it, another stream that waits for the event, and a kernel there. */
+static void waits_of_streams_get_their_times(void **state)
+{
+    const struct leati_trace_thread thread = {.id = 1};
+    const struct leati_trace_device device = {.id = 1};
+    const struct leati_trace_lane lanes[] = {{.id = 1, .device = 1, .serial = 1},
+                                             {.id = 2, .device = 1, .serial = 2}};
+    const struct leati_trace_op ops[] = {
+        {.host_start_ns = 100,
+         .host_time = 10,
+         .device_start_ns = 200,
+         .device_end_ns = 900,
+         .lane = 1,
+         .kind = LEATI_TRACE_HOST_FUNCTION},
+        {.host_start_ns = 120, .host_time = 10, .lane = 1, .kind = LEATI_TRACE_EVENT_RECORD},
+        {.host_start_ns = 140,
+         .host_time = 10,
+         .device_start_ns = 160,
+         .device_end_ns = 300,
+         .lane = 2,
+         .kind = LEATI_TRACE_KERNEL},
+        {.host_start_ns = 150,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(1, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT},
+        {.host_start_ns = 170,
+         .host_time = 10,
+         .device_start_ns = 910,
+         .device_end_ns = 1000,
+         .lane = 2,
+         .kind = LEATI_TRACE_KERNEL},
+        {.host_start_ns = 2000,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(1, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT},
+        {.host_start_ns = 2020,
+         .host_time = 10,
+         .lane = 2,
+         .value = leati_trace_op_id(5, 8),
+         .kind = LEATI_TRACE_EVENT_WAIT}};
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_breakdown *breakdown;
+    struct activity_log *log;
+    size_t timed = 0;
+
+    (void)state;
+    made_header(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
+    made_chunk(&file, LEATI_TRACE_CHUNK_DEVICES, 0, 0, &device, 1, sizeof device);
+    made_chunk(&file, LEATI_TRACE_CHUNK_LANES, 0, 0, lanes, 2, sizeof lanes[0]);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 7, ops, 7, sizeof ops[0]);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    for (size_t i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind != ACTIVITY_STREAM_WAIT || !(a->flags & ACTIVITY_FLAG_DEVICE))
+            continue;
+        timed++; /* only the first: the others find the event complete, or do not know it */
+        assert_int_equal(a->device_begin_ns, 300 - 100);
+        assert_int_equal(a->device_end_ns, 900 - 100);
+    }
+    assert_int_equal(timed, 1);
+    breakdown = activity_breakdown_make(log);
+    assert_non_null(breakdown);
+    assert_int_equal(breakdown->all.idle_by_ns[ACTIVITY_IDLE_EVENT], 600);
+    assert_int_equal(breakdown->all.idle_by_ns[ACTIVITY_IDLE_LAUNCH], 10 + 20);
+    activity_breakdown_destroy(breakdown);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
+static void kineto_traces_are_read(void **state)
+{
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_log *log = made_read(made_kineto, strlen(made_kineto), error);
+
+    (void)state;
+    if (!log)
+        fail_msg("%s", error);
+    check_made(log, "Memcpy HtoD (Pageable -> Device)");
+    assert_string_equal(activity_name(log, find(log, ACTIVITY_COPY)->place), "cudaMemcpy");
+    activity_log_destroy(log);
+}
+
+/* A trace that was cut is read up to the cut, if it has any operation there, and says that it was not ended. */
+static void truncated_files_are_read_as_far_as_they_go(void **state)
+{
+    struct made_file file = {NULL, 0, 0};
+    size_t bytes, read = 0, all = strlen(made_kineto);
+
+    (void)state;
+    made_trace(&file);
+    for (bytes = 0; bytes < file.count; bytes++) {
+        char error[ACTIVITY_ERROR_MAX] = "";
+        struct activity_log *log = made_read(file.bytes, bytes, error);
+
+        assert_true(log ? log->truncated && log->count == 5 : error[0] != '\0');
+        read += log != NULL;
+        activity_log_destroy(log);
+    }
+    assert_in_range(read, sizeof(struct leati_trace_state), file.count / 2);
+    free(file.bytes);
+    for (bytes = 0; bytes < all - strlen(", \"traceName\": \"x\"}\n"); bytes++) {
+        char error[ACTIVITY_ERROR_MAX] = "";
+
+        assert_null(made_read(made_kineto, bytes, error));
+        assert_true(error[0] != '\0');
+    }
+}
+
+static void refuse(const void *bytes, size_t count, const char *message)
+{
+    char error[ACTIVITY_ERROR_MAX] = "";
+
+    assert_null(made_read(bytes, count, error));
+    if (!strstr(error, message))
+        fail_msg("'%s' does not say '%s'", error, message);
+}
+
+static void refuse_text(const char *text, const char *message)
+{
+    refuse(text, strlen(text), message);
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX];
+
+    (void)state;
+    refuse_text("", "the file is empty");
+    refuse_text("t_us,op,id,bytes,stream\n", "neither a trace of leat");
+    refuse_text("SQLite format 3", "SQLite");
+    refuse_text("leattrc\n", "within its header");
+    refuse_text("{}", "there is no list traceEvents");
+    refuse_text("{\"a\": 1, \"b\": [2]}", "there is no list traceEvents");
+    refuse_text("{\"traceEvents\": {}}", "the list of events");
+    refuse_text("{\"traceEvents\": [1]}", "an event");
+    refuse_text("{\"traceEvents\": []}", "no activity with a time");
+    refuse_text("[{\"ph\": \"X\", \"cat\": \"kernel\"}]", "no activity with a time");
+    refuse_text("[{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": -1, \"dur\": 1e300}]", "no activity with a time");
+    refuse_text("[{\"ph\": ]", "is damaged");
+    assert_null(activity_read("/nonexistent/trace", error));
+    assert_non_null(strstr(error, "cannot be opened"));
+
+    made_trace(&file);
+    file.bytes[8] = 2;
+    refuse(file.bytes, file.count, "format version 2");
+    file.bytes[8] = 1;
+    file.bytes[64] ^= 1;
+    refuse(file.bytes, file.count, "no chunk begins at byte 64");
+    file.bytes[64] ^= 1;
+    file.bytes[64 + 32 + 4] = 200; /* the length of the first string */
+    refuse(file.bytes, file.count, "a string ends behind its chunk");
+    free(file.bytes);
+}
+
+static void damaged_records_are_refused(void **state)
+{
+    const struct leati_trace_lane lane = {.id = 1, .device = 9, .serial = 3};
+    const struct leati_trace_thread thread = {.id = 0};
+    const struct leati_trace_device device = {.id = UINT32_MAX};
+    struct made_file file = {NULL, 0, 0};
+
+    (void)state;
+    made_header(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_LANES, 0, 0, &lane, 1, sizeof lane);
+    refuse(file.bytes, file.count, "lane 1 has no device");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
+    refuse(file.bytes, file.count, "a thread has the id 0");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_DEVICES, 0, 0, &device, 1, sizeof device);
+    refuse(file.bytes, file.count, "a device has the id 4294967295");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &lane, 1, sizeof lane);
+    refuse(file.bytes, file.count, "1 records of 16 bytes");
+    free(file.bytes);
+}
+
+/* A time of another clock, of zero or of all ones would make the span meaningless. */
+static void impossible_spans_are_refused(void **state)
+{
+    const struct leati_trace_op ops[] = {
+        {.host_start_ns = 1, .host_time = 1, .kind = LEATI_TRACE_COPY},
+        {.host_start_ns = UINT64_MAX - 5, .host_time = 1, .kind = LEATI_TRACE_COPY}};
+    struct made_file file = {NULL, 0, 0};
+
+    (void)state;
+    made_header(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, ops, 2, sizeof ops[0]);
+    refuse(file.bytes, file.count, "its times span 18446744073709551610 ns");
+    free(file.bytes);
+}
+
+/* ---- a long run, to write ---- */
+
+enum { LONG_COUNT = 60000, THREADS = 5, STREAMS = 7 };
+
+/* Calls nest and work overlaps in all ways. Names have characters that a page and JSON must escape. */
+static struct activity_log *make_long(void)
+{
+    struct activity_log *log = activity_log_create();
+    uint32_t device = activity_log_device(log, 0, "gpu</script>:0");
+    char error[ACTIVITY_ERROR_MAX];
+    uint64_t random = 1;
+
+    log->source = "test";
+
+    for (unsigned i = 0; i < STREAMS; i++)
+        activity_log_stream(log, device, i);
+    for (unsigned i = 0; i < THREADS; i++)
+        activity_log_thread(log, i);
+    for (unsigned i = 0; i < LONG_COUNT; i++) {
+        char name[64];
+        struct activity a = {.pieces = 1, .place = ACTIVITY_NONE};
+
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        snprintf(name, sizeof name, "k<%u>&\"\xff\x01", (unsigned)(random >> 33) % 1000);
+        a.kind = (uint8_t)((random >> 40) % ACTIVITY_KIND_COUNT);
+        a.flags = (uint8_t)(1 + (random >> 50) % 3);
+        a.thread = i % THREADS;
+        a.stream = (uint32_t)(random >> 45) % STREAMS;
+        a.name = activity_log_name(log, name);
+        a.bytes = random >> 44;
+        a.host_begin_ns = (uint64_t)i * 1000 + (random >> 20) % 5000;
+        a.host_end_ns = a.host_begin_ns + (random >> 25) % 9000;
+        a.device_begin_ns = a.host_begin_ns + (random >> 30) % 20000;
+        a.device_end_ns = a.device_begin_ns + (random >> 35) % 30000;
+        assert_true(activity_log_add(log, &a));
+    }
+    assert_true(activity_log_finish(log, error));
+    return log;
+}
+
+/* Returns what write() writes. */
+static unsigned char *written(const struct activity_report *report, size_t *bytes,
+                              bool (*write)(const struct activity_report *report, FILE *file))
+{
+    static char *text; /* static, since the stream keeps its address */
+    FILE *file = open_memstream(&text, bytes);
+
+    assert_non_null(file);
+    assert_true(write(report, file));
+    assert_int_equal(fclose(file), 0);
+    return (unsigned char *)text;
+}
+
+static bool write_perfetto(const struct activity_report *report, FILE *file)
+{
+    return activity_write_perfetto(report->log, file);
+}
+
+static void pages_are_small_and_closed(void **state)
+{
+    struct activity_log *log = make_long();
+    struct activity_breakdown *breakdown = activity_breakdown_make(log);
+    struct activity_report report = {.path = "</script><!--", .log = log, .breakdown = breakdown};
+    size_t bytes, ends = 0;
+    char *page = (char *)written(&report, &bytes, activity_write_html), *at, *data;
+
+    (void)state;
+    assert_in_range(bytes, 100000, 999999);
+    assert_int_equal(strlen(page), bytes);
+    for (at = page; (at = strstr(at, "</script>")) != NULL; at++)
+        ends++;
+    assert_int_equal(ends, 2);
+    assert_null(strstr(page, "<!--"));
+    data = strstr(page, "id=\"data\">");
+    assert_non_null(data);
+    assert_int_equal(strncmp(data, "id=\"data\">{\"report\"", 19), 0);
+    /* Nothing is loaded from elsewhere. */
+    assert_null(strstr(page, "http:"));
+    assert_null(strstr(page, "https:"));
+    assert_null(strstr(page, " src="));
+    free(page);
+    activity_breakdown_destroy(breakdown);
+    activity_log_destroy(log);
+}
+
+/* ---- Perfetto's format, read by a few lines ---- */
+
+struct field {
+    unsigned number, wire;
+    uint64_t value; /* or the length */
+    const unsigned char *data;
+};
+
+static uint64_t take_varint(const unsigned char **at, const unsigned char *end)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    do {
+        assert_true(*at < end && shift < 64);
+        value |= (uint64_t)(**at & 127) << shift;
+        shift += 7;
+    } while (*(*at)++ & 128);
+    return value;
+}
+
+/* Takes the next field of a message. Returns false at its end. */
+static bool take_field(const unsigned char **at, const unsigned char *end, struct field *field)
+{
+    uint64_t tag;
+
+    if (*at == end)
+        return false;
+    tag = take_varint(at, end);
+    *field = (struct field){(unsigned)(tag >> 3), (unsigned)tag & 7, 0, NULL};
+    if (field->wire == 0)
+        field->value = take_varint(at, end);
+    else {
+        field->value = field->wire == 1 ? 8 : take_varint(at, end);
+        field->data = *at;
+        assert_true(field->wire == 1 || field->wire == 2);
+        assert_true(field->value <= (uint64_t)(end - *at));
+        *at += field->value;
+    }
+    return true;
+}
+
+enum { TRACKS_MAX = 64, DEPTH_MAX = 70 };
+
+/* An event of a track. */
+struct event {
+    uint64_t ns, track;
+    unsigned type;
+    bool flow;
+    size_t order;
+};
+
+static int compare_events(const void *a, const void *b)
+{
+    const struct event *one = a, *other = b;
+
+    if (one->track != other->track)
+        return one->track < other->track ? -1 : 1;
+    if (one->ns != other->ns)
+        return one->ns < other->ns ? -1 : 1;
+    return one->order < other->order ? -1 : 1;
+}
+
+/* Takes one packet. Returns true if it is an event. */
+static bool take_packet(const unsigned char *at, const unsigned char *end, struct event *event)
+{
+    struct field field, inner;
+    bool is_event = false;
+
+    while (take_field(&at, end, &field)) {
+        const unsigned char *data = field.data;
+
+        if (field.number == 8)
+            event->ns = field.value;
+        if (field.number != 11)
+            continue;
+        is_event = true;
+        while (take_field(&data, field.data + field.value, &inner)) {
+            if (inner.number == 9)
+                event->type = (unsigned)inner.value;
+            if (inner.number == 11)
+                event->track = inner.value;
+            if (inner.number == 47)
+                event->flow = true;
+        }
+    }
+    return is_event;
+}
+
+/* The slices of each track must nest when its events are sorted by time, as trace_processor sorts them. */
+static void perfetto_slices_nest(void **state)
+{
+    struct activity_log *log = make_long();
+    struct activity_report report = {.log = log};
+    size_t bytes, count = 0, slices = 0, counters = 0, flows = 0, expected = 0, expected_flows = 0;
+    unsigned char *trace = written(&report, &bytes, write_perfetto);
+    const unsigned char *at = trace;
+    struct event *events = calloc(bytes / 8, sizeof *events);
+    struct field packet;
+    unsigned depth = 0;
+
+    (void)state;
+    while (take_field(&at, trace + bytes, &packet)) {
+        assert_int_equal(packet.number, 1);
+        events[count].order = count;
+        count += take_packet(packet.data, packet.data + packet.value, &events[count]);
+    }
+    qsort(events, count, sizeof *events, compare_events);
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || events[i].track != events[i - 1].track) {
+            assert_int_equal(depth, 0);
+        }
+        slices += events[i].type == 1;
+        counters += events[i].type == 4;
+        flows += events[i].flow;
+        depth += events[i].type == 1;
+        assert_true(events[i].type != 2 || depth > 0);
+        depth -= events[i].type == 2;
+    }
+    assert_int_equal(depth, 0);
+    for (size_t i = 0; i < log->count; i++) {
+        int flags = log->list[i].flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE);
+
+        expected += (size_t)__builtin_popcount((unsigned)flags);
+        expected_flows += flags == (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE) ? 2 : 0;
+    }
+    assert_int_equal(slices, expected);
+    assert_int_equal(flows, expected_flows);
+    assert_true(counters > 0);
+    printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, slices, counters,
+           (double)bytes / (double)(slices + counters));
+    assert_true(bytes <= 50 * (slices + counters));
+    free(events);
+    free(trace);
+    activity_log_destroy(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leat_traces_are_read),
+        cmocka_unit_test(waits_of_streams_get_their_times),
+        cmocka_unit_test(kineto_traces_are_read),
+        cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(damaged_records_are_refused),
+        cmocka_unit_test(impossible_spans_are_refused),
+        cmocka_unit_test(pages_are_small_and_closed),
+        cmocka_unit_test(perfetto_slices_nest),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
