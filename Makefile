@@ -347,6 +347,7 @@ make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make trace-cost      what recording a trace costs, on the CPU device
+make run-rates       copies of a CUDA program alone and under leat run, on a GPU; MIB=16: up to 16 MiB
 make first-use       how long the first call of a process waits for leat's kernels, on cuda:0
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed

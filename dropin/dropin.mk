@@ -88,3 +88,16 @@ $(run_test_recorder): tests/dropin/record_lookups.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared $< -o $@
 run_tests := $(run_test_clients) $(run_test_drivers) $(run_test_recorder) $(run_so) $(run_engine)
+
+# Times of a program's copies, alone and under leat run: median and longest in microseconds, and the ratio of the medians.
+$(BUILD)/bench/run_rates: bench/run_rates.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) -o $@ -ldl -pthread
+run-rates: $(BUILD)/bench/run_rates $(BUILD)/leat dropin
+	$(Q)$< $(MIB) >$(BUILD)/bench/run_rates.alone && $(BUILD)/leat run $(RUN_OPTIONS) $< $(MIB) >$(BUILD)/bench/run_rates.run
+	@printf '%-36s %10s %10s %10s %10s %6s\n' CASE ALONE LONGEST RUN LONGEST RATIO
+	@paste $(BUILD)/bench/run_rates.alone $(BUILD)/bench/run_rates.run | \
+	    awk '{ printf "%-36s %10s %10s %10s %10s %6.2f\n", $$1, $$2, $$3, $$5, $$6, $$2 / $$5 }'
+.PHONY: run-rates
+-include $(BUILD)/bench/run_rates.d
