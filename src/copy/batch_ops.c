@@ -421,7 +421,7 @@ void leati_ops_trace(const struct leati_ops *ops, const struct leati_op *op, enu
         .source = (const void *)op->src,
         .from = leati_span_kind(from->location.kind),
         .to = leati_span_kind(to->location.kind),
-        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + protocol),
+        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + (unsigned)protocol),
         .pieces = 1,
     });
 }

@@ -398,7 +398,7 @@ __attribute__((noinline)) static void span_submitted(const struct leati_plan *pl
         .source = transfer->from.location.ptr,
         .from = file && !writes ? LEATI_TRACE_MEMORY_FILE : leati_span_kind(transfer->from.location.kind),
         .to = writes ? LEATI_TRACE_MEMORY_FILE : leati_span_kind(transfer->to.location.kind),
-        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + plan->protocol),
+        .protocol = (enum leati_trace_how)(LEATI_TRACE_PROTOCOL_DRIVER + (unsigned)plan->protocol),
         .pieces = 1,
     };
 
