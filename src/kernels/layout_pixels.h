@@ -432,10 +432,8 @@ INLINE void store_strip(const layout_task *task, struct pixel_kind kind, const s
 PIXELS(leat_layout_join_1, 1, 0, 7, 0)
 PIXELS(leat_layout_join_2, 2, 0, 7, 0)
 PIXELS(leat_layout_join_wide_1, 1, 0, 6, 1)
-PIXELS(leat_layout_join_wide_2, 2, 0, 6, 1)
 PIXELS(leat_layout_split_1, 1, 1, 7, 0)
 PIXELS(leat_layout_split_2, 2, 1, 7, 0)
 PIXELS(leat_layout_split_wide_1, 1, 1, 6, 1)
-PIXELS(leat_layout_split_wide_2, 2, 1, 6, 1)
 
 #endif

@@ -85,8 +85,6 @@ enum leati_builtin {
     X(PIXELS_2, leat_layout_split_2)                                                                              \
     X(PIXELS_1, leat_layout_join_wide_1)                                                                          \
     X(PIXELS_1, leat_layout_split_wide_1)                                                                         \
-    X(PIXELS_2, leat_layout_join_wide_2)                                                                          \
-    X(PIXELS_2, leat_layout_split_wide_2)                                                                         \
     X(STEPS, leat_transpose_naive_u32)                                                                            \
     X(STEPS, leat_transpose_shared_u32)                                                                           \
     X(STEPS, leat_transpose_padded_u32)

@@ -15,10 +15,12 @@
 #define THREADS_LEAST 32u
 #define GANG_LEAST 16u
 
-/* The kernels for units of 1 and 2 bytes, for planes to pixels and pixels to planes, few and many channels. */
-static const char *const names[2][2][2] = {
-    {{"leat_layout_join_1", "leat_layout_join_2"}, {"leat_layout_join_wide_1", "leat_layout_join_wide_2"}},
-    {{"leat_layout_split_1", "leat_layout_split_2"}, {"leat_layout_split_wide_1", "leat_layout_split_wide_2"}}};
+/* The kernels for planes to pixels and pixels to planes: few channels of 1 byte and of 2 bytes, many of 1 byte.
+ * For many channels of 2 bytes ND tiles are faster. */
+enum { NAME_FEW_1, NAME_FEW_2, NAME_WIDE_1, NAMES };
+static const char *const names[2][NAMES] = {
+    {"leat_layout_join_1", "leat_layout_join_2", "leat_layout_join_wide_1"},
+    {"leat_layout_split_1", "leat_layout_split_2", "leat_layout_split_wide_1"}};
 
 struct shape {
     bool split;              /* pixels to planes, not planes to pixels */
@@ -29,6 +31,11 @@ struct shape {
 static uint64_t above(uint64_t number, uint64_t step)
 {
     return (number + step - 1) / step;
+}
+
+static unsigned most_channels(const struct leati_canonical *canonical)
+{
+    return canonical->unit_bytes == 1 ? LEATI_PIXEL_CHANNELS : LEATI_PIXEL_CHANNELS_FEW;
 }
 
 /* Returns the dimension, other than dimension 0, that has this stride, or -1. size: its size, or 0 for any. */
@@ -51,13 +58,13 @@ static bool find_shape(const struct leati_canonical *canonical, struct shape *sh
         canonical->dims < 2 || canonical->dst_stride[0] != unit)
         return false;
     channels = canonical->src_stride[0] / unit;
-    if (canonical->src_stride[0] > unit && channels <= LEATI_PIXEL_CHANNELS) {
+    if (canonical->src_stride[0] > unit && channels <= most_channels(canonical)) {
         other = find_dim(canonical, canonical->src_stride, unit, (uint64_t)channels);
         *shape = (struct shape){.split = true, .pixel = 0, .channel = (unsigned)other};
         if (other > 0)
             return true;
     }
-    if (canonical->size[0] > LEATI_PIXEL_CHANNELS)
+    if (canonical->size[0] > most_channels(canonical))
         return false;
     other = find_dim(canonical, canonical->dst_stride, (int64_t)canonical->size[0] * unit, 0);
     if (other < 0 || (canonical->src_stride[other] != unit && canonical->src_stride[other] != 0))
@@ -145,7 +152,7 @@ bool leati_gpu_make_pixels(const struct leati_canonical *canonical, struct leati
         channels /= 2;
     }
     gpu->module = LEATI_BUILTIN_PIXELS_1 + unit;
-    gpu->kernel = names[shape.split][wide][unit];
+    gpu->kernel = names[shape.split][wide ? NAME_WIDE_1 : unit ? NAME_FEW_2 : NAME_FEW_1];
     gpu->tile_i = task->step_i;
     gpu->tile_j = task->dim[0].by.size;
     gpu->block = leat_dim(threads, 1, 1);
@@ -163,8 +170,8 @@ bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
     if (!find_shape(canonical, &shape))
         return false;
     channels = canonical->size[shape.channel];
-    if (canonical->unit_bytes > 1 && (channels < 3 || channels > LEATI_PIXEL_CHANNELS_FEW ||
-                                      is_odd(canonical, &shape, false) || is_odd(canonical, &shape, true)))
+    if (canonical->unit_bytes > 1 &&
+        (channels < 3 || is_odd(canonical, &shape, false) || is_odd(canonical, &shape, true)))
         return false;
     groups = above(canonical->size[shape.pixel] * canonical->unit_bytes, WORD_BYTES);
     return groups * 2 >= above(groups, GANG_LEAST) * GANG_LEAST;
