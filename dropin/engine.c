@@ -193,7 +193,8 @@ static void *map_pages(size_t bytes, char *message, size_t message_bytes)
     void *memory = NULL;
     bool hopeless;
 
-    if (leati_fresh_map(bytes, getcpu(&processor, &node) == 0 ? (int)node : -1, &memory, &hopeless) != LEAT_OK) {
+    if (leati_fresh_claim(bytes) != LEAT_OK ||
+        leati_fresh_map(bytes, getcpu(&processor, &node) == 0 ? (int)node : -1, &memory, &hopeless) != LEAT_OK) {
         (void)fail(ENGINE_FAILED, message, message_bytes);
         return NULL;
     }

@@ -193,11 +193,9 @@ static void prefer_node(int node, void *ptr, size_t bytes)
 leat_status leati_fresh_map(size_t bytes, int node, void **ptr, bool *hopeless)
 {
     leat_status status;
-    void *mapped;
+    void *mapped = map_aligned(bytes);
 
     *hopeless = true;
-    LEATI_TRY(leati_fresh_claim(bytes));
-    mapped = map_aligned(bytes);
     if (!mapped) {
         leati_fresh_unclaim(bytes);
         *hopeless = false;

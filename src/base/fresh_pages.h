@@ -19,10 +19,9 @@
 
 /*
  * Maps bytes of memory and populates all of it, if possible in huge pages and on a NUMA node (-1: on those of the
- * threads that touch it). bytes is a multiple of LEATI_FRESH_UNIT and not 0. If it fails, sets *hopeless to true
- * if a driver's own allocation call would fail too or would run the system out of memory. Errors: HOST_MEMORY if
- * the machine, or a control group of this process, has too little memory available. Then nothing is populated, so
- * the kernel's out-of-memory killer does not run. Also HOST_MEMORY if the system refuses to map or populate the
+ * threads that touch it). bytes is a multiple of LEATI_FRESH_UNIT and not 0, and the caller has claimed them by
+ * leati_fresh_claim(); this call ends the claim, also if it fails. If it fails, sets *hopeless to true if a
+ * driver's own allocation call would fail too. Errors: HOST_MEMORY if the system refuses to map or populate the
  * memory.
  */
 leat_status leati_fresh_map(size_t bytes, int node, void **ptr, bool *hopeless);
@@ -30,8 +29,9 @@ leat_status leati_fresh_map(size_t bytes, int node, void **ptr, bool *hopeless);
 /* Unmaps memory of leati_fresh_map(), or a part of it. */
 void leati_fresh_unmap(void *ptr, size_t bytes);
 
-/* Claims bytes of the available memory; the claim lasts until leati_fresh_unclaim(). Fails with HOST_MEMORY if the
- * system might have to kill a process when so many bytes are populated. leati_fresh_map() does this on its own. */
+/* Claims bytes of the available memory; the claim lasts until leati_fresh_unclaim(). Errors: HOST_MEMORY if the
+ * machine, or a control group of this process, has too little memory available, so that the system might have to
+ * kill a process when so many bytes are populated. */
 leat_status leati_fresh_claim(size_t bytes);
 void leati_fresh_unclaim(size_t bytes);
 

@@ -123,6 +123,9 @@ static leat_status map_chunk(const struct leat_device *device, struct pinned_chu
     *hopeless = false;
     if (!device->driver->ops->host_register)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot register memory", device->driver->name);
+    /* The claim comes first: what there is no memory for must not reach the driver, which node_of() asks. */
+    *hopeless = true;
+    LEATI_TRY(leati_fresh_claim(chunk->bytes));
     LEATI_TRY(leati_fresh_map(chunk->bytes, node_of(device), &mapped, hopeless));
     *hopeless = false;
     LEATI_TRY(register_or_unmap(device, mapped, chunk->bytes));
