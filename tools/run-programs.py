@@ -27,6 +27,7 @@ PROGRAMS = os.path.join(FOLDER, "programs.py")
 WAYS = {"alone": None, "leat run": [], "--least 64K": ["--least", "64K"], "--log": ["--log"]}
 TITLE = re.compile(r"^leat: run: (\d+) process(?:es)? with CUDA; (\d+) cop(?:y|ies), (.*), (?:went|would go) through leat$",
                    re.M)
+BUSY = "driver: most processors were busy"  # leat run leaves copies of less than 128 MiB to the driver then
 LINKS = {"nvcc_static": ["-cudart", "static"], "nvcc_shared": ["-cudart", "shared"],
          "nvcc_per_thread": ["-cudart", "static", "--default-stream", "per-thread"]}
 
@@ -138,7 +139,7 @@ def judge(name, one, results):
         if not same:
             wrong.append(f"{way}: status {status}, alone {alone[1]}; {first_difference(alone[0], output)}; "
                          f"{errors[-600:]}")
-        if not copies and one["serves"] and not wrong:
+        if not copies and one["serves"] and not wrong and BUSY not in report:
             wrong.append(f"{way}: no copy went through leat: {report}")
         if copies and one["serves"] is False:
             wrong.append(f"{way}: {copies} copies went through leat")

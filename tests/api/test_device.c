@@ -42,7 +42,9 @@ static void query_describes_the_device(void **state)
     assert_int_equal(info.ordinal, atoi(strchr(test_device_name(), ':') + 1));
     assert_true(strlen(info.model) > 0);
     assert_true(strlen(info.architecture) > 0);
-    assert_true(strlen(info.kernel_code) > 0 && strlen(info.kernel_code) < sizeof info.kernel_code);
+    /* leat has code objects for some of AMD's architectures only. */
+    assert_true(strlen(info.kernel_code) > 0 || !strcmp(info.driver, "hip"));
+    assert_true(strlen(info.kernel_code) < sizeof info.kernel_code);
     assert_true(info.memory_bytes > 0);
     assert_true(info.compute_units > 0);
     assert_false(info.peer_mask >> info.ordinal & 1);

@@ -335,6 +335,21 @@ static bool file_has(const char *text)
     return found;
 }
 
+/* Returns true if the file has a mark of this name, and so the operations before it. Its name may be in the file
+ * earlier. */
+static bool file_has_mark(const char *name)
+{
+    struct trace trace;
+    bool found;
+
+    if (!file_has(name))
+        return false;
+    trace_read(&trace, path, true);
+    found = count_ops(&trace, name) > 0;
+    trace_free(&trace);
+    return found;
+}
+
 static void killed(void **state)
 {
     pid_t child = start("killed", NULL);
@@ -342,7 +357,7 @@ static void killed(void **state)
     int status, waits = 0;
 
     (void)state;
-    while (!file_has("ready") && waits++ < 6000)
+    while (!file_has_mark("ready") && waits++ < 6000)
         test_sleep_us(10000);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -5,6 +5,9 @@ cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 build=$(dirname "$leat")
 unset LD_PRELOAD LEAT_DRIVERS
+# leat run must not leave copies to the driver because this machine is busy.
+echo '0.00 0.00 0.00 1/1000 1' >"$work/load"
+export LEATRUN_LOADAVG="$work/load"
 
 skip() {
     echo "skipped: $*"
