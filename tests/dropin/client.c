@@ -382,8 +382,7 @@ static void tell(const char *what, result_t code)
 static void describe(const char *what, char *ptr, const char *start)
 {
     int wanted[] = {2, 8, 11, 12}; /* the type, is it managed, where the range begins, its bytes */
-    unsigned type = 9, flags = 99;
-    unsigned char managed = 9;
+    unsigned type = 9, flags = 99, managed = 0; /* drivers write one byte of managed, or four */
     address_t begin = 0, there = 0;
     size_t bytes = 0;
     void *values[] = {&type, &managed, &begin, &bytes};
