@@ -167,19 +167,20 @@ static int start(const char *path, pid_t *pid)
     char *const words[] = {(char *)(uintptr_t) "leat", (char *)(uintptr_t) "explain",
                            (char *)(uintptr_t)CLI_GDS_PROBE, (char *)(uintptr_t)path, NULL};
     posix_spawn_file_actions_t actions;
-    int ends[2];
+    int ends[2], code;
 
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    errno = posix_spawn(pid, "/proc/self/exe", &actions, NULL, words, environ);
+    code = posix_spawn(pid, "/proc/self/exe", &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    if (errno == 0)
+    if (code == 0)
         return ends[0];
     close(ends[0]);
+    errno = code;
     return -1;
 }
 
