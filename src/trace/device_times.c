@@ -53,6 +53,9 @@ struct leati_device_times {
     struct leati_trace_clock latest;
     bool refused; /* the driver cannot do it */
 
+    unsigned mode_before; /* of the thread's captures, also under that lock */
+    bool has_entered;
+
     struct leati_time_slot slots[SLOTS];
 };
 
@@ -153,6 +156,26 @@ bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_traced
 {
     slot->unended = mark(slot->times, lane->stream, &slot->end_ns, &slot->end) != LEAT_OK;
     return !slot->unended;
+}
+
+/* ---- captures ---- */
+
+void leati_device_times_enter(struct leati_device_times *times)
+{
+    struct leati_driver *driver = times->driver;
+
+    times->mode_before = LEATI_CAPTURE_RELAXED;
+    times->has_entered = !is_ending && driver->ops->capture_mode &&
+                         LEATI_QUIETLY(driver->ops->capture_mode(driver, &times->mode_before)) == LEAT_OK;
+}
+
+void leati_device_times_leave(struct leati_device_times *times)
+{
+    struct leati_driver *driver = times->driver;
+
+    if (times->has_entered)
+        (void)LEATI_QUIETLY(driver->ops->capture_mode(driver, &times->mode_before));
+    times->has_entered = false;
 }
 
 /* ---- the clock ---- */

@@ -185,6 +185,7 @@ static void see_device(struct leati_device_times *times) LEATI_REQUIRES(lock)
         return;
     devices[device_count].times = times;
     devices[device_count++].in = 0;
+    leati_device_times_enter(times); /* see pass(), which alone reads rings */
 }
 
 /* Gets the times of an entry's slot, or keeps the slot until they are known. */
@@ -331,10 +332,14 @@ static void pass(void) LEATI_REQUIRES(lock)
     uint64_t lost;
 
     leati_assert_locked(&lock);
+    for (unsigned i = 0; i < device_count; i++)
+        leati_device_times_enter(devices[i].times);
     for (struct leati_thread_ring *ring = leati_rings_first(); ring; ring = ring->next)
         read_ring(ring);
     for (unsigned i = 0; i < device_count; i++)
         look_at_device(i, false);
+    for (unsigned i = device_count; i--;)
+        leati_device_times_leave(devices[i].times);
     lost = leati_rings_remove();
     if (!session)
         return;
