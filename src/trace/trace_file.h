@@ -55,7 +55,7 @@ enum leati_trace_chunk_type {
     LEATI_TRACE_CHUNK_OPS = 5,     /* struct leati_trace_op, all of one thread */
     LEATI_TRACE_CHUNK_TIMES = 6,   /* struct leati_trace_times */
     LEATI_TRACE_CHUNK_CLOCKS = 7,  /* struct leati_trace_clock */
-    LEATI_TRACE_CHUNK_STATE = 8    /* struct leati_trace_state, one */
+    LEATI_TRACE_CHUNK_STATE = 8   /* struct leati_trace_state, one */
 };
 
 struct leati_trace_chunk {
@@ -117,7 +117,7 @@ enum leati_trace_kind {
     LEATI_TRACE_SYNCHRONIZE = 8,  /* the host waits. lane: for that stream, or for the device; value: for an event,
                                      id  of its EVENT_RECORD; for a ticket, id of the copy; else 0 */
     LEATI_TRACE_ALLOC = 9,        /* kinds: destination; value: address; pieces: string of the tag, 0: none */
-    LEATI_TRACE_FREE = 10,        /* kinds: destination; value: address; bytes may be 0: unknown */
+    LEATI_TRACE_FREE = 10,        /* kinds: destination; value: address, 0: of a trim; bytes may be 0: unknown */
     LEATI_TRACE_PIN = 11,         /* registers host memory; value: address */
     LEATI_TRACE_UNPIN = 12,       /* value: address; bytes 0 */
     LEATI_TRACE_PAGE_MOVE = 13,   /* prefetch of managed memory; kinds: destination DEVICE or PAGEABLE */

@@ -209,11 +209,13 @@ static void memory_and_files(void **state)
     char *own = test_buffer(3 * BYTES), name[TEMPORARY_PATH];
     void *ordered, *plain, *pinned, *driver, *managed = NULL;
     int fd = temporary_file(name);
+    leat_pool *pool;
     leat_file *file;
     struct trace trace;
 
     assert_true(fd >= 0);
     close(fd);
+    OK(leat_pool_default(t->device, LEAT_KIND_DEVICE, &pool));
     OK(leat_device_get_info(t->device, &info));
     OK(leat_file_open(name, LEAT_FILE_READ | LEAT_FILE_WRITE, &file));
     if (info.managed_memory)
@@ -234,6 +236,7 @@ static void memory_and_files(void **state)
     OK(leat_memory_free(pinned));
     OK(leat_memory_free(plain));
     OK(leat_free(t->stream, ordered));
+    OK(leat_pool_trim(pool, UINT64_MAX, NULL, NULL));
     if (managed) {
         OK(leat_managed_prefetch(t->stream, managed, BYTES, t->device));
         OK(leat_stream_synchronize(t->stream));
@@ -254,6 +257,7 @@ static void memory_and_files(void **state)
             {"free", "leat_memory_free", "", "pinned", BYTES, pinned, false, false, 1},
             {"free", "leat_memory_free", "", "device", BYTES, plain, false, false, 1},
             {"free", "leat_free", "", "device", 1000, ordered, false, false, 1},
+            {"free", "leat_pool_trim", "", "device", 0, NULL, false, false, 1},
             {"page move", "leat_managed_prefetch", "", "device", BYTES, managed, true, false, 1},
             {"synchronize", "leat_stream_synchronize", "", "", 0, NULL, false, false, 1},
         };
