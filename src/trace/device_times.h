@@ -52,6 +52,9 @@ void leati_device_times_leave(struct leati_device_times *times);
  * measurement or, if first is set and the clock was measured before, from the latest one. */
 bool leati_device_times_clock(struct leati_device_times *times, bool first, struct leati_trace_clock *clock);
 
+/* Fills cost, all but the device's id. Returns false if no operation was timed yet. */
+bool leati_device_times_cost(struct leati_device_times *times, struct leati_trace_cost *cost);
+
 /* The program ends: from now on no driver is called, because its library may have ended already. */
 void leati_device_times_end(void);
 
