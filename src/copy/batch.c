@@ -355,7 +355,7 @@ static struct block *take_block(struct batch *batch, const struct block *needs)
 
 static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t bytes, uint32_t number)
 {
-    leati_pieces_add(block->pieces, &block->piece_count, dst, src, bytes, number);
+    leati_pieces_add(block->pieces, &block->piece_count, dst, src, bytes, LEATI_PIECE_BYTES, number);
 }
 
 static leat_status end_run(struct batch *batch, struct block *block, struct packed_run *run)

@@ -14,14 +14,15 @@ bool leati_pieces_kernel(leat_device *device, leat_kernel **kernel)
 }
 
 void leati_pieces_add(struct leati_piece *list, size_t *count, uintptr_t dst, uintptr_t src, size_t bytes,
-                      uint32_t number)
+                      size_t piece_bytes, uint32_t number)
 {
-    for (size_t at = 0; at < bytes; at += LEATI_PIECE_BYTES)
-        list[(*count)++] = (struct leati_piece){
-            .dst = dst + at,
-            .src = src + at,
-            .bytes = (uint32_t)(bytes - at < LEATI_PIECE_BYTES ? bytes - at : LEATI_PIECE_BYTES),
-            .number = number};
+    leati_assert(piece_bytes && piece_bytes <= UINT32_MAX);
+    for (size_t at = 0; at < bytes; at += piece_bytes)
+        list[(*count)++] =
+            (struct leati_piece){.dst = dst + at,
+                                 .src = src + at,
+                                 .bytes = (uint32_t)(bytes - at < piece_bytes ? bytes - at : piece_bytes),
+                                 .number = number};
 }
 
 leat_status leati_pieces_launch(leat_stream *stream, leat_kernel *kernel, uintptr_t list, size_t count,

@@ -7,7 +7,7 @@
 
 #include "core/core.h"
 
-/* The most bytes of a piece. A warp copies a piece at a time, so that all warps get equal work. */
+/* The usual size of a piece. A warp copies a piece at a time, so that all warps get equal work. */
 #define LEATI_PIECE_BYTES ((size_t)16 << 10)
 
 /* A piece of a range. The kernel reads this struct. */
@@ -25,9 +25,9 @@ struct leati_copier {
 /* Loads the kernel, which may wait for the device's work. Returns false if it cannot be loaded. */
 bool leati_pieces_kernel(leat_device *device, leat_kernel **kernel);
 
-/* Appends the pieces of a range to a list, and increments *count by their number. */
+/* Appends the pieces of a range, of at most piece_bytes each, to a list, and increments *count by their number. */
 void leati_pieces_add(struct leati_piece *list, size_t *count, uintptr_t dst, uintptr_t src, size_t bytes,
-                      uint32_t number);
+                      size_t piece_bytes, uint32_t number);
 
 /* Launches the kernel for the pieces of a list. list: its address for kernels. copier: NULL if no side may fault.
  */

@@ -7,11 +7,28 @@
 /* If the ranges have more bytes than this on average, a DMA for each is as fast as a kernel for all. */
 #define AVERAGE_MOST_BYTES ((size_t)512 << 10)
 
-/* Returns how many pieces the chunks of a copy may have. */
-static size_t room_for(const struct leati_scatter *scatter, size_t bytes, uint32_t chunks)
+/* With more ranges, DMAs would fill the driver's queue for the stream (stager.c, ring_most()), and a write to
+ * files, which are often slower than the link, would hold up its caller. So all their chunks of several ranges are
+ * spread. */
+#define WRITE_RANGES_MOST 256
+#define WRITE_LEAST 3
+
+#define PIECES_MOST ((size_t)1 << 20) /* limits the pinned memory for the list of a very long copy: 24 MiB */
+
+/* Sets the size of pieces, the number of them that the chunks of a copy may have, and how many ranges a chunk must
+ * have to be spread. Returns false if no chunk should be spread. */
+static bool plan(struct leati_spread *spread, const struct leati_capabilities *can,
+                 const struct leati_scatter *scatter, bool in, size_t bytes, uint32_t chunks)
 {
+    bool many = !in && scatter->count > WRITE_RANGES_MOST;
+
+    spread->least = many ? WRITE_LEAST : can->batch.fewest_ranges;
+    spread->piece_bytes = LEATI_PIECE_BYTES;
+    while (bytes / spread->piece_bytes > PIECES_MOST)
+        spread->piece_bytes *= 2;
     /* Each range and each chunk may end with a piece that is not full. */
-    return bytes / LEATI_PIECE_BYTES + scatter->count + 2 * (size_t)chunks;
+    spread->room = bytes / spread->piece_bytes + scatter->count + 2 * (size_t)chunks;
+    return scatter->count >= spread->least && (many || bytes / scatter->count <= AVERAGE_MOST_BYTES);
 }
 
 static bool take_memory(struct leati_spread *spread, leat_device *device, size_t buffer_bytes)
@@ -38,19 +55,18 @@ static bool take_memory(struct leati_spread *spread, leat_device *device, size_t
 }
 
 void leati_spread_begin(struct leati_spread *spread, leat_stream *stream, const struct leati_scatter *scatter,
-                        size_t bytes, const struct leati_chunk *chunks, uint32_t count)
+                        bool in, size_t bytes, const struct leati_chunk *chunks, uint32_t count)
 {
     size_t largest = 0;
     leat_kernel *kernel;
 
     *spread = (struct leati_spread){.kernel = NULL};
     leati_assert(count && scatter->count);
-    if (scatter->count < stream->device->driver->can->batch.fewest_ranges ||
-        bytes / scatter->count > AVERAGE_MOST_BYTES || !leati_pieces_kernel(stream->device, &kernel))
+    if (!plan(spread, stream->device->driver->can, scatter, in, bytes, count) ||
+        !leati_pieces_kernel(stream->device, &kernel))
         return;
     for (uint32_t c = 0; c < count; c++)
         largest = chunks[c].bytes > largest ? chunks[c].bytes : largest;
-    spread->room = room_for(scatter, bytes, count);
     if (take_memory(spread, stream->device, largest))
         spread->kernel = kernel;
 }
@@ -73,10 +89,10 @@ static bool add_pieces(struct leati_spread *spread, const leat_stream *stream, c
         if (placed.kind != LEAT_KIND_DEVICE || placed.device != stream->device->native)
             return false;
         leati_pieces_add(spread->pieces, &spread->used, in ? place : buffer + at, in ? buffer + at : place, some,
-                         0);
+                         spread->piece_bytes, 0);
         leati_assert(spread->used <= spread->room);
     }
-    return ranges >= stream->device->driver->can->batch.fewest_ranges;
+    return ranges >= spread->least;
 }
 
 /* Moves a chunk by a DMA for each range. */

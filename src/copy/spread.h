@@ -15,7 +15,8 @@
 struct leati_spread {
     leat_kernel *kernel;        /* NULL: each place has a DMA of its own */
     struct leati_piece *pieces; /* in pinned memory, because the kernel reads them */
-    size_t used, room;
+    size_t used, room, piece_bytes;
+    unsigned least;  /* chunks with fewer ranges are moved by a DMA for each range */
     uintptr_t shift; /* the address of the pieces for kernels minus their host address */
     char *buffer;    /* on the device, as large as the largest chunk */
 };
@@ -23,7 +24,7 @@ struct leati_spread {
 /* Prepares for the chunks of a copy. If there is no memory or no kernel, or if the ranges are few or large, each
  * place gets a DMA of its own. */
 void leati_spread_begin(struct leati_spread *spread, leat_stream *stream, const struct leati_scatter *scatter,
-                        size_t bytes, const struct leati_chunk *chunks, uint32_t count);
+                        bool in, size_t bytes, const struct leati_chunk *chunks, uint32_t count);
 
 /* Submits the copy of bytes, from offset of the copy on, between the ring and their places. */
 leat_status leati_spread_move(struct leati_spread *spread, leat_stream *stream,

@@ -515,8 +515,9 @@ leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job
     leat_status status;
 
     if (spread)
-        leati_spread_begin(&stage->spread, stage->stream, request->scatter, stage->staging.bytes,
-                           stage->job->chunks, stage->job->count);
+        leati_spread_begin(&stage->spread, stage->stream, request->scatter,
+                           request->direction == LEATI_DIRECTION_IN, stage->staging.bytes, stage->job->chunks,
+                           stage->job->count);
     status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
     if (spread)
         leati_spread_end(&stage->spread, stage->stream);

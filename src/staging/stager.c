@@ -21,6 +21,7 @@
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
+#define WRITE_CHUNKS_MOST 256 /* a write to storage with more chunks than this gets chunks of half a ring */
 #define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define PROBE_BYTES ((size_t)8 << 20)
@@ -470,12 +471,23 @@ static size_t eager_chunk(const struct leati_staging_request *request)
                                                     : (request->bytes / 2 + 4095) / 4096 * 4096;
 }
 
+/* Returns how many of the largest chunks should fit into the ring; 0: the usual number. A very long write to
+ * storage gets larger chunks, for the reason that ring_most() has. With a ring of two chunks, storage is written
+ * from one while the other is filled. */
+static unsigned chunks_in_ring(const struct leati_staging_request *request, size_t ring_bytes)
+{
+    bool write = request->storage.ops && request->direction == LEATI_DIRECTION_OUT;
+
+    return write && request->bytes / (ring_bytes / 4) > WRITE_CHUNKS_MOST ? 2 : 0;
+}
+
 /* Fills in the chunks of a job. Returns false if there is no memory. */
 static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                     const struct leati_staging_request *request, size_t ring_bytes)
 {
     struct leati_cut cut = {.bytes = request->bytes,
                             .ring_bytes = ring_bytes,
+                            .chunks_in_ring = chunks_in_ring(request, ring_bytes),
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
                             .even_bytes = eager_chunk(request),

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { RANGES = 1000, STEP = 2500, SHORTEST = 1000, GUARD = 0xee };
+enum { RING = 512 << 10, RANGES = 1000, STEP = 2500, SHORTEST = 1000, GUARD = 0xee };
 #define BYTES ((size_t)RANGES * STEP)
 
 static atomic_uint copies; /* number of copies that the driver was given */
@@ -156,6 +156,36 @@ static void without_device_memory_each_range_is_copied(void **state)
     end_room(room);
 }
 
+/* A write that is long for its ring gets chunks of half a ring, because each chunk takes entries of the driver's
+ * queue. */
+static void long_writes_take_few_copies(void **state)
+{
+    struct test_state *t = *state;
+    const size_t bytes = (size_t)40 << 20;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes), *data = test_buffer(bytes),
+                  *seen = test_buffer(bytes);
+    leat_file *file = open_new("long", "", 1);
+    FILE *written;
+
+    test_pattern(data, bytes, 5);
+    OK(leat_copy_sync(t->stream, memory, data, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    atomic_store(&copies, 0);
+    held_before_copy = count_copy;
+    OK(leat_file_write(t->stream, file, 0, memory, bytes));
+    OK(leat_stream_synchronize(t->stream));
+    assert_in_range(atomic_load(&copies), bytes / RING, bytes / RING * 2 + 10);
+    written = fopen(path_of("long"), "rb");
+    assert_non_null(written);
+    assert_int_equal(fread(seen, 1, bytes, written), bytes);
+    fclose(written);
+    assert_memory_equal(seen, data, bytes);
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+    free(data);
+    free(seen);
+}
+
 /* Each driver call of the copy fails once. The call must then fail and not hang, and the next one must succeed. */
 static void calls_that_fail_are_told(void **state)
 {
@@ -177,6 +207,7 @@ static void calls_that_fail_are_told(void **state)
 static const struct CMUnitTest tests[] = {
     HELD_TEST(many_ranges_take_few_copies),
     HELD_TEST(without_device_memory_each_range_is_copied),
+    HELD_TEST(long_writes_take_few_copies),
     HELD_TEST(calls_that_fail_are_told),
 };
 
@@ -186,7 +217,7 @@ int main(void)
     setenv("LEAT_DRIVERS", "cpu", 1);
     setenv("LEAT_COPY_STAGE", "1", 1);
     unsetenv("LEAT_COPY_PROTOCOL");
-    unsetenv("LEAT_COPY_RING");
+    setenv("LEAT_COPY_RING", "512K", 1);
     held_begin();
     test_keep_handlers();
     return cmocka_run_group_tests(tests, make_folder, remove_folder) ? 1 : 0;
