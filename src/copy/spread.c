@@ -15,20 +15,20 @@
 
 #define PIECES_MOST ((size_t)1 << 20) /* limits the pinned memory for the list of a very long copy: 24 MiB */
 
-/* Sets the size of pieces, the number of them that the chunks of a copy may have, and how many ranges a chunk must
+/* Sets the size of pieces, the number of them that the chunks of a copy may have, and how fills_queue ranges a chunk must
  * have to be spread. Returns false if no chunk should be spread. */
 static bool plan(struct leati_spread *spread, const struct leati_capabilities *can,
                  const struct leati_scatter *scatter, bool in, size_t bytes, uint32_t chunks)
 {
-    bool many = !in && scatter->count > WRITE_RANGES_MOST;
+    bool fills_queue = !in && scatter->count > WRITE_RANGES_MOST;
 
-    spread->least = many ? WRITE_LEAST : can->batch.fewest_ranges;
+    spread->least = fills_queue ? WRITE_LEAST : can->batch.fewest_ranges;
     spread->piece_bytes = LEATI_PIECE_BYTES;
     while (bytes / spread->piece_bytes > PIECES_MOST)
         spread->piece_bytes *= 2;
     /* Each range and each chunk may end with a piece that is not full. */
     spread->room = bytes / spread->piece_bytes + scatter->count + 2 * (size_t)chunks;
-    return scatter->count >= spread->least && (many || bytes / scatter->count <= AVERAGE_MOST_BYTES);
+    return scatter->count >= spread->least && (fills_queue || bytes / scatter->count <= AVERAGE_MOST_BYTES);
 }
 
 static bool take_memory(struct leati_spread *spread, leat_device *device, size_t buffer_bytes)
