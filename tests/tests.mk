@@ -231,10 +231,10 @@ check-compat: $(checked_lib)
 # Suites may run at the same time ("make -j"); the programs of one suite run one after the other. suites.sh makes
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
-check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter check-bad-disk check-mapped check-python
-asan_suites := check-plain check-compat check-staged check-prefetch check-mapped
-tsan_suites := check-tsan-plain check-tsan-staged
+check_suites := check-plain check-cli check-compat check-strict check-staged check-unit check-prefetch \
+                check-names-hip check-names-cuda check-jitter check-bad-disk check-mapped check-python
+asan_suites := check-plain check-cli check-compat check-staged check-unit check-prefetch check-mapped
+tsan_suites := check-tsan-plain check-tsan-staged check-tsan-compat check-tsan-unit
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
 check-%: export TEST_SUITE = $@
 suite-%: %
@@ -262,13 +262,16 @@ check-quick-unit: tests
 	$(Q)$(call quick_run,$(test_unit))
 check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
-	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-compat,$(check_suites))'
+	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-unit check-cli check-compat,$(check_suites))'
 	$(Q)echo 'note: make check runs all of them'
 	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(compat_scripts) $(test_cli))
 
-check-plain: $(check_needs) compat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) \
-	    $(cpu_examples) $(test_cli) $(test_runners)
+check-plain: tests
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_order)
+check-unit: tests
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
+check-cli: $(check_needs) compat
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 
 # Strict mode needs a processor with memory protection keys. Without them programs exit with 77, and
 # tests/support/keys.c emulates the keys.
@@ -395,15 +398,16 @@ check-memcheck: tests
 test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
 # Pools reserve addresses for all memory of a device, and ThreadSanitizer leaves few addresses.
 few_addresses := LEAT_CPU_MEMORY=2G
-# ThreadSanitizer calls dlopen() in place of the library, so the run path of the library is not searched.
 check-tsan-plain: tests
-	$(Q)status=0; export TEST_TIMEOUT=1800; \
-	$(few_addresses) LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
-	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_rails_waits $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
-	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(addprefix $(test_bin)/,unit_bytes \
-	    unit_bytes_faults unit_layout unit_layout_calls unit_layout_plans) || status=1; \
-	exit $$status
+	$(Q)TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order)
+# ThreadSanitizer calls dlopen() in place of the library, so the run path of the library is not searched.
+check-tsan-compat: tests
+	$(Q)$(few_addresses) TEST_TIMEOUT=1800 LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' \
+	    tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+check-tsan-unit: tests
+	$(Q)$(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(addprefix $(test_bin)/,test_pool_threads \
+	    unit_bytes unit_bytes_faults unit_copy_help unit_copy_waits unit_cpu unit_layout unit_layout_calls \
+	    unit_layout_plans unit_rails_waits)
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))
