@@ -15,7 +15,7 @@
 
 #define PIECES_MOST ((size_t)1 << 20) /* limits the pinned memory for the list of a very long copy: 24 MiB */
 
-/* Sets the size of pieces, the number of them that the chunks of a copy may have, and how fills_queue ranges a chunk must
+/* Sets the size of pieces, the number of them that the chunks of a copy may have, and how many ranges a chunk must
  * have to be spread. Returns false if no chunk should be spread. */
 static bool plan(struct leati_spread *spread, const struct leati_capabilities *can,
                  const struct leati_scatter *scatter, bool in, size_t bytes, uint32_t chunks)
