@@ -37,8 +37,9 @@
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 #define FILE_THREADS_LEAST 8 /* this many reads of 1 MiB at once keep a local disk busy, see docs/files.md */
-#define FILE_BYTES_FOR_A_THREAD ((size_t)2 << 20) /* a thread reads the cache more slowly than it copies memory   \
-                                                   */
+#define FILE_BYTES_FOR_A_THREAD                                                                                   \
+    ((size_t)2 << 20) /* a thread reads the cache more slowly than it copies memory                               \
+                       */
 #define FILE_WAKES 4u /* threads that the caller wakes for a copy of a file; these wake the others */
 
 /* A helper is a thread of the program that copies while it waits for something else. If it finds nothing to copy
