@@ -105,7 +105,7 @@ $(filter-out $(test_layer) $(test_cxx),$(test_programs)): %: %.o $(test_objects)
 
 # These programs hold up the work that a call waits for (held.h): the linker replaces a function by one that first
 # calls code of the test.
-$(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
+$(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan unit_spread \
   unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
