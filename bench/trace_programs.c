@@ -312,7 +312,7 @@ void many_kernels(size_t steps)
 void few_kernels(size_t steps)
 {
     for (size_t i = 0; i < steps; i += 50)
-        think_and_launch(50 * 8000);
+        think_and_launch((steps - i < 50 ? steps - i : 50) * 8000);
     finish(at.stream);
 }
 
