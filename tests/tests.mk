@@ -212,11 +212,11 @@ $(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.
 $(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bad_disk) $(test_bin)/recorded $(run_tests)
+       $(test_bad_disk) $(test_bin)/recorded $(trace_programs) $(run_tests)
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_advice.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
