@@ -176,12 +176,13 @@ $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-# A program whose allocations cli_record.sh records.
-$(test_bin)/recorded: tests/cli/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
+# A program whose allocations cli_record.sh records, and one that cli_top.sh looks at while it runs.
+cli_programs := $(addprefix $(test_bin)/,recorded live)
+$(cli_programs): $(test_bin)/%: tests/cli/%.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
--include $(test_bin)/recorded.d
+-include $(cli_programs:%=%.d)
 
 # The same kernels without sanitizer code, for tests that read the file's bytes.
 test_kernels_plain := $(test_bin)/kernels_plain.so
@@ -212,11 +213,11 @@ $(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.
 $(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bad_disk) $(test_bin)/recorded $(run_tests)
+       $(test_bad_disk) $(cli_programs) $(run_tests)
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_top.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
