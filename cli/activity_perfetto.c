@@ -3,9 +3,9 @@
  * event".
  *
  * Each thread is a track with its calls and ranges, each stream one with its work, and each device has a counter
- * of the bytes in flight. Slices of one track must nest there, so work of a stream that overlaps other work of it
- * goes to further tracks, and a call that ends after the call around it is cut. Every packet is written as soon as
- * it is made.
+ * of the bytes in flight. Each pool has two counters of its memory. Slices of one track must nest there, so work
+ * of a stream that overlaps other work of it goes to further tracks, and a call that ends after the call around it
+ * is cut. Every packet is written as soon as it is made.
  */
 #include "activity.h"
 
@@ -114,8 +114,8 @@ static void write_packet(FILE *file, const struct message *packet)
     fwrite(packet->data, 1, packet->bytes, file);
 }
 
-/* Tracks have the numbers 1, 2, ...: threads, then devices, then counters of devices, then LANES for each stream.
- */
+/* Tracks have the numbers 1, 2, ...: threads, then devices, then counters of devices, then LANES for each stream,
+ * then two for each pool. */
 static uint64_t thread_track(size_t thread)
 {
     return 1 + thread;
@@ -134,6 +134,11 @@ static uint64_t counter_track(const struct activity_log *log, size_t device)
 static uint64_t stream_track(const struct activity_log *log, size_t stream, unsigned lane)
 {
     return counter_track(log, log->device_count) + stream * LANES + lane;
+}
+
+static uint64_t pool_track(const struct activity_log *log, size_t pool)
+{
+    return stream_track(log, log->stream_count, 0) + 2 * pool;
 }
 
 static void write_track(FILE *file, uint64_t track, uint64_t parent, const char *name, bool counter)
@@ -166,6 +171,25 @@ static void write_tracks(const struct activity_log *log, FILE *file)
         snprintf(name, sizeof name, "%.79s", activity_name(log, log->devices[i].name));
         write_track(file, device_track(log, i), 0, name, false);
         write_track(file, counter_track(log, i), device_track(log, i), "bytes in flight", true);
+    }
+}
+
+/* Pools that never had memory get no track. */
+static void write_pool_tracks(const struct activity_log *log, FILE *file)
+{
+    char name[ACTIVITY_POOL_NAME_MAX], text[ACTIVITY_POOL_NAME_MAX + 12];
+    size_t i;
+
+    for (i = 0; i < log->pool_count; i++) {
+        const struct activity_pool *pool = &log->pools[i];
+        uint64_t parent = pool->device < log->device_count ? device_track(log, pool->device) : 0;
+
+        if (!pool->reserved_peak_bytes)
+            continue;
+        snprintf(text, sizeof text, "%s: used", activity_pool_name(log, i, name));
+        write_track(file, pool_track(log, i), parent, text, true);
+        snprintf(text, sizeof text, "%s: reserved", name);
+        write_track(file, pool_track(log, i) + 1, parent, text, true);
     }
 }
 
@@ -363,6 +387,20 @@ static void write_changes(const struct activity_log *log, FILE *file, struct cha
     }
 }
 
+static void write_pools(const struct activity_log *log, FILE *file)
+{
+    size_t i;
+
+    for (i = 0; i < log->change_count; i++) {
+        const struct activity_memory_change *change = &log->changes[i];
+
+        if (!log->pools[change->pool].reserved_peak_bytes)
+            continue;
+        write_counter(file, pool_track(log, change->pool), change->ns, (int64_t)change->used_bytes);
+        write_counter(file, pool_track(log, change->pool) + 1, change->ns, (int64_t)change->reserved_bytes);
+    }
+}
+
 static bool write_streams(const struct activity_log *log, FILE *file)
 {
     const struct activity **work = calloc(log->count + 1, sizeof *work);
@@ -399,6 +437,8 @@ static bool write_streams(const struct activity_log *log, FILE *file)
 bool activity_write_perfetto(const struct activity_log *log, FILE *file)
 {
     write_tracks(log, file);
+    write_pool_tracks(log, file);
     write_names(log, file);
+    write_pools(log, file);
     return write_threads(log, file) && write_streams(log, file);
 }

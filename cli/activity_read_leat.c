@@ -12,6 +12,9 @@
 /* Larger ids are taken for damage, so that a damaged file does not make the reader allocate much. */
 enum { ID_MAX = 1 << 22 };
 
+/* JSON and pages have numbers of double precision. */
+#define BYTES_MAX (UINT64_C(1) << 53)
+
 /* A table from ids of the file to indices of the log; ACTIVITY_NONE for ids without a definition. */
 struct ids {
     uint32_t *list;
@@ -28,7 +31,7 @@ struct reader {
     struct activity_input *input;
     struct activity_log *log;
     unsigned char *payload;
-    struct ids strings, threads, devices, lanes;
+    struct ids strings, threads, devices, lanes, pools;
     struct block *blocks;
     size_t block_count, block_room;
     bool sorted; /* blocks */
@@ -159,6 +162,42 @@ static enum activity_memory memory_of(unsigned memory)
     default:
         return ACTIVITY_MEMORY_UNKNOWN;
     }
+}
+
+static bool read_pool(struct reader *reader, const void *record)
+{
+    struct leati_trace_pool pool;
+    struct activity_pool made = {.device = ACTIVITY_NONE};
+    uint32_t index;
+
+    memcpy(&pool, record, sizeof pool);
+    made.name = get_id(&reader->strings, pool.name);
+    made.device_name = get_id(&reader->strings, pool.device);
+    made.memory = (uint8_t)memory_of(pool.memory);
+    index = activity_log_pool(reader->log, &made);
+    if (index == ACTIVITY_NONE)
+        return activity_input_fail(reader->input, "it has more than %d pools, or memory is short",
+                                   ACTIVITY_POOLS_MAX);
+    return set_id(reader, &reader->pools, pool.id, index, "pool");
+}
+
+static bool read_pool_memory(struct reader *reader, const void *record)
+{
+    struct leati_trace_pool_memory memory;
+    struct activity_memory_change change;
+
+    memcpy(&memory, record, sizeof memory);
+    change = (struct activity_memory_change){.ns = memory.time_ns,
+                                             .used_bytes = memory.used_bytes,
+                                             .reserved_bytes = memory.reserved_bytes,
+                                             .pool = get_id(&reader->pools, memory.pool)};
+    if (change.pool == ACTIVITY_NONE)
+        return activity_input_fail(reader->input, "the file is damaged: there is no pool %" PRIu32, memory.pool);
+    if (memory.used_bytes > BYTES_MAX || memory.reserved_bytes > BYTES_MAX)
+        return activity_input_fail(reader->input, "the file is damaged: pool %" PRIu32 " has %" PRIu64 " bytes",
+                                   memory.pool,
+                                   memory.used_bytes > BYTES_MAX ? memory.used_bytes : memory.reserved_bytes);
+    return activity_log_change(reader->log, &change) || no_memory(reader);
 }
 
 static enum activity_kind kind_of(uint8_t kind)
@@ -319,6 +358,10 @@ static bool read_record(struct reader *reader, const struct leati_trace_chunk *c
         return read_op(reader, chunk, record);
     case LEATI_TRACE_CHUNK_TIMES:
         return read_times(reader, record);
+    case LEATI_TRACE_CHUNK_POOLS:
+        return read_pool(reader, record);
+    case LEATI_TRACE_CHUNK_POOL_MEMORY:
+        return read_pool_memory(reader, record);
     default:
         return read_state(reader, record);
     }
@@ -340,6 +383,10 @@ static uint32_t record_bytes(uint32_t type)
         return sizeof(struct leati_trace_times);
     case LEATI_TRACE_CHUNK_STATE:
         return sizeof(struct leati_trace_state);
+    case LEATI_TRACE_CHUNK_POOLS:
+        return sizeof(struct leati_trace_pool);
+    case LEATI_TRACE_CHUNK_POOL_MEMORY:
+        return sizeof(struct leati_trace_pool_memory);
     default:
         return 0;
     }
@@ -497,6 +544,7 @@ bool activity_read_leat(struct activity_input *input, struct activity_log *log)
     free(reader.threads.list);
     free(reader.devices.list);
     free(reader.lanes.list);
+    free(reader.pools.list);
     free(reader.blocks);
     free(reader.payload);
     return fine;

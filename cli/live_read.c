@@ -163,6 +163,7 @@ enum live_state live_read(long pid, struct leati_live *live, char error[LIVE_ERR
     struct dirent *entry;
     char path[64];
     DIR *folder;
+    int fds;
 
     snprintf(path, sizeof path, "/proc/%ld/fd", pid);
     folder = opendir(path);
@@ -175,9 +176,10 @@ enum live_state live_read(long pid, struct leati_live *live, char error[LIVE_ERR
                  strerror(errno));
         return LIVE_FAILED;
     }
-    while (state == LIVE_ABSENT && (entry = readdir(folder)))
+    fds = dirfd(folder);
+    while (fds >= 0 && state == LIVE_ABSENT && (entry = readdir(folder)))
         if (entry->d_name[0] != '.')
-            state = look_at(dirfd(folder), entry->d_name, pid, live, error);
+            state = look_at(fds, entry->d_name, pid, live, error);
     closedir(folder);
     if (state == LIVE_ABSENT)
         snprintf(

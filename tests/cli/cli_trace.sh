@@ -58,6 +58,12 @@ if [ -x "$example" ]; then
         [ "$(value source) $(value lost) $(value truncated)" = '"leat" 0 false' ] || fail "$way is not whole"
         cp "$work/out" "$work/$way.json"
     done
+    run 0 trace "$work/columns.trace" && { grep -q '^the pinned pool on ' "$work/out" || fail 'there is no table of pools'; }
+    run 0 trace --json "$work/columns.trace" && [ "$(grep -c '"reserved_peak_bytes"' "$work/out")" -ge 1 ] ||
+        fail 'the JSON has no pools'
+    run 0 trace --perfetto "$work/columns.timeline" --html "$work/columns.html" "$work/columns.trace"
+    grep -q 'the pinned pool on .*: reserved' "$work/columns.timeline" || fail 'the timeline has no counters of pools'
+    grep -q '"charts":\[{"name"' "$work/columns.html" || fail 'the page has no charts of pools'
     run 0 trace "$work/columns.trace" "$work/once.trace"
     # How long the copies take is up to the machine, but their pattern is not.
     run 0 trace --json "$work/columns.trace"

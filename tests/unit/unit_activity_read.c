@@ -79,6 +79,34 @@ static void leat_traces_are_read(void **state)
     free(file.bytes);
 }
 
+static void memory_of_pools_is_read(void **state)
+{
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX], name[ACTIVITY_POOL_NAME_MAX];
+    struct activity_log *log;
+    size_t order[2];
+
+    (void)state;
+    made_trace(&file);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    assert_true(log->pool_count == 2 && log->change_count == 4);
+    assert_true(log->pools[0].used_peak_bytes == 4000 && log->pools[0].reserved_peak_bytes == 8192);
+    assert_true(log->pools[0].used_bytes == 7 && log->pools[0].reserved_bytes == 2048);
+    assert_true(log->pools[0].device == 0 && log->pools[1].device == ACTIVITY_NONE);
+    assert_int_equal(log->pools[0].memory, ACTIVITY_MEMORY_DEVICE);
+    assert_string_equal(activity_pool_name(log, 0, name), "a pool on cpu:0");
+    assert_int_equal(log->changes[0].ns, 0); /* the span begins at 1050 */
+    assert_int_equal(log->changes[1].ns, 450);
+    assert_int_equal(log->changes[2].ns, 950);
+    assert_int_equal(log->changes[3].ns, log->span_ns);
+    assert_int_equal(activity_pool_order(log, order), 1); /* the other one never had memory */
+    assert_int_equal(order[0], 0);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
 /* A kernel on one stream, an event behind it, another stream that waits for the event, and a kernel there. */
 static void waits_of_streams_get_their_times(void **state)
 {
@@ -246,6 +274,8 @@ static void damaged_records_are_refused(void **state)
     const struct leati_trace_lane lane = {.id = 1, .device = 9, .serial = 3};
     const struct leati_trace_thread thread = {.id = 0};
     const struct leati_trace_device device = {.id = UINT32_MAX};
+    const struct leati_trace_pool pool = {.id = 1};
+    struct leati_trace_pool_memory memory = {.time_ns = 1, .pool = 2};
     struct made_file file = {NULL, 0, 0};
 
     (void)state;
@@ -261,6 +291,14 @@ static void damaged_records_are_refused(void **state)
     file.count = 64;
     made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &lane, 1, sizeof lane);
     refuse(file.bytes, file.count, "1 records of 16 bytes");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_POOLS, 0, 0, &pool, 1, sizeof pool);
+    made_chunk(&file, LEATI_TRACE_CHUNK_POOL_MEMORY, 0, 0, &memory, 1, sizeof memory);
+    refuse(file.bytes, file.count, "there is no pool 2");
+    memory.pool = 1;
+    memory.used_bytes = UINT64_MAX;
+    memcpy(file.bytes + file.count - sizeof memory, &memory, sizeof memory);
+    refuse(file.bytes, file.count, "pool 1 has 18446744073709551615 bytes");
     free(file.bytes);
 }
 
@@ -281,7 +319,7 @@ static void impossible_spans_are_refused(void **state)
 
 /* ---- a long run, to write ---- */
 
-enum { LONG_COUNT = 60000, THREADS = 5, STREAMS = 7 };
+enum { LONG_COUNT = 60000, THREADS = 5, STREAMS = 7, POOLS = 20, CHANGES = 20000 };
 
 /* Calls nest and work overlaps in all ways. Names have characters that a page and JSON must escape. */
 static struct activity_log *make_long(void)
@@ -295,6 +333,12 @@ static struct activity_log *make_long(void)
 
     for (unsigned i = 0; i < STREAMS; i++)
         activity_log_stream(log, device, i);
+    for (unsigned i = 0; i < POOLS; i++) {
+        struct activity_pool pool = {.name = activity_log_name(log, "</pool>"),
+                                     .device_name = log->devices[device].name};
+
+        assert_int_equal(activity_log_pool(log, &pool), i);
+    }
     for (unsigned i = 0; i < THREADS; i++)
         activity_log_thread(log, i);
     for (unsigned i = 0; i < LONG_COUNT; i++) {
@@ -314,6 +358,12 @@ static struct activity_log *make_long(void)
         a.device_begin_ns = a.host_begin_ns + (random >> 30) % 20000;
         a.device_end_ns = a.device_begin_ns + (random >> 35) % 30000;
         assert_true(activity_log_add(log, &a));
+    }
+    for (unsigned i = 0; i < CHANGES; i++) {
+        struct activity_memory_change change = {
+            .ns = i * 2999, .used_bytes = i * 512, .reserved_bytes = i * 1024, .pool = i % POOLS};
+
+        assert_true(activity_log_change(log, &change));
     }
     assert_true(activity_log_finish(log, error));
     return log;
@@ -352,6 +402,7 @@ static void pages_are_small_and_closed(void **state)
         ends++;
     assert_int_equal(ends, 2);
     assert_null(strstr(page, "<!--"));
+    assert_non_null(strstr(page, "\"charts\":[{\"name\":\"\\u003c/pool> on gpu"));
     data = strstr(page, "id=\"data\">");
     assert_non_null(data);
     assert_int_equal(strncmp(data, "id=\"data\">{\"report\"", 19), 0);
@@ -492,7 +543,7 @@ static void perfetto_slices_nest(void **state)
     }
     assert_int_equal(slices, expected);
     assert_int_equal(flows, expected_flows);
-    assert_true(counters > 0);
+    assert_true(counters > 2 * CHANGES);
     printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, slices, counters,
            (double)bytes / (double)(slices + counters));
     assert_true(bytes <= 50 * (slices + counters));
@@ -505,6 +556,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leat_traces_are_read),
+        cmocka_unit_test(memory_of_pools_is_read),
         cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(kineto_traces_are_read),
         cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
