@@ -114,7 +114,7 @@ struct activity_memory_change {
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of
  * activity_begin_ns(). */
 struct activity_log {
-    const char *source; /* "leat", "Kineto" */
+    const char *source; /* "leat", "Kineto", "nsys" */
     struct activity *list;
     size_t count, room;
     struct activity_stream *streams;

@@ -71,14 +71,14 @@ static bool read_any(struct activity_input *input, struct activity_log *log)
     if (input->head_bytes >= 8 && !memcmp(head, "leattrc\n", 8))
         return activity_read_leat(input, log);
     if (input->head_bytes >= 15 && !memcmp(head, "SQLite format 3", 15))
-        return activity_input_fail(input,
-                                   "this is an SQLite file, such as nsys exports; leat does not read these");
+        return activity_read_nsys(input, log);
     while (i < input->head_bytes && strchr(" \t\r\n", head[i]) && head[i])
         i++;
     if (i < input->head_bytes && (head[i] == '{' || head[i] == '['))
         return activity_read_kineto(input, log);
-    return activity_input_fail(input,
-                               "this is neither a trace of leat (LEAT_TRACE) nor one of PyTorch's profiler");
+    return activity_input_fail(
+        input, "this is neither a trace of leat (LEAT_TRACE), nor one of PyTorch's profiler, nor an "
+               "SQLite export of nsys");
 }
 
 struct activity_log *activity_read(const char *path, char error[ACTIVITY_ERROR_MAX])

@@ -31,5 +31,6 @@ bool activity_input_fail(struct activity_input *input, const char *format, ...)
 /* The readers. They return false with the error set. */
 bool activity_read_leat(struct activity_input *input, struct activity_log *log);
 bool activity_read_kineto(struct activity_input *input, struct activity_log *log);
+bool activity_read_nsys(struct activity_input *input, struct activity_log *log);
 
 #endif

@@ -58,6 +58,7 @@ test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' \
                -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"' \
+               -DTEST_NSYS='"$(abspath tests/traces/nsys_small.sqlite)"' \
                -DTEST_VERSION='"$(VERSION)"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
@@ -127,8 +128,9 @@ $(test_bin)/unit_packing: test_libs = $(cli_libs)
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
 activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
-                    activity_json.o activity_perfetto.o activity_read.o activity_read_kineto.o activity_read_leat.o \
-                    activity_rules_copy.o activity_rules_host.o text.o text_json.o)
+                    activity_join.o activity_json.o activity_perfetto.o activity_read.o activity_read_kineto.o \
+                    activity_read_leat.o activity_read_nsys.o activity_rules_copy.o activity_rules_host.o sqlite.o \
+                    text.o text_json.o)
 $(activity_tests): $(activity_objects)
 $(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc

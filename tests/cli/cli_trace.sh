@@ -1,5 +1,5 @@
 #!/bin/sh
-# cli_trace.sh - "leat trace": tables, JSON, the page in a browser, the timeline as Perfetto's own definitions read it,
+# cli_trace.sh - "leat trace": traces of other tools, tables, JSON, the page in a browser, the timeline as Perfetto's own definitions read it,
 # two runs beside each other, and wrong files.
 #
 # LEAT_COMMAND is the command; the recorded example lies in the examples folder beside it. LEAT_TEST_DEVICE is the
@@ -7,6 +7,7 @@
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 kineto=../traces/kineto_small.json
+nsys=../traces/nsys_small.sqlite
 
 # value KEY: a top-level value of the JSON. device KEY: one of the first device.
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out" | head -n 1; }
@@ -47,6 +48,52 @@ run 0 trace "$kineto" "$kineto" && [ "$(grep -c ' 0 %$' "$work/out")" -ge 5 ] ||
 run 0 trace --json "$kineto" "$kineto" && [ "$(grep -c '"span_ns": 9000000' "$work/out")" -eq 2 ] ||
     fail 'the comparison does not have both runs'
 run 0 trace --json --rate 20 "$kineto"
+
+# ---- an export of nsys ----
+
+if run 0 trace --json "$nsys"; then
+    sums
+    [ "$(value source)" = '"nsys"' ] || fail 'the source is not nsys'
+    [ "$(value span_ns) $(value idle_ns) $(value copy_ns) $(value compute_ns)" = '3000 800 200 2000' ] ||
+        fail 'the figures of the export are others'
+fi
+cp "$nsys" "$work/name with ?immutable=0&x#%41"
+run 0 trace "$work/name with ?immutable=0&x#%41"
+run 1 trace - <"$nsys" && says 'not from standard input'
+gzip -c "$nsys" >"$work/nsys.gz"
+run 1 trace "$work/nsys.gz" && says 'not compressed'
+# sql FILE STATEMENTS: changes a copy of the export.
+sql() {
+    cp "$nsys" "$1" && python3 -c 'import sqlite3, sys
+file = sqlite3.connect(sys.argv[1])
+file.executescript(sys.argv[2])' "$1" "$2"
+}
+if python3 -c 'import sqlite3' 2>"$work/err"; then
+    for change in \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 3|end is not a time at or after start' \
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'|row 1: start is not a time" \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = -1|start is not a time' \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = -5|deviceId is not the number of a device' \
+        'UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1.5|bytes is not a number of bytes' \
+        "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = 'x'|nameId is not the number of a name" \
+        'ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN copyKind|has no column copyKind' \
+        'DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;
+            DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY; DROP TABLE NVTX_EVENTS|no activity with a time'; do
+        sql "$work/changed" "${change%|*}" && run 1 trace "$work/changed" && says "${change##*|}"
+    done
+    # A view is no table: its rows could be made without end.
+    sql "$work/changed" 'DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS
+        WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start, x AS end, 0 AS deviceId, 0 AS
+        streamId FROM n' && run 0 trace --json "$work/changed" && [ "$(value kernels)" -eq 0 ] || fail 'a view is read'
+    # A second process has devices of its own, and the same correlation numbers.
+    sql "$work/changed" 'INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1480, 3480, 0, 1, NULL, 3, 5,
+        (1 << 48) | (4712 << 24), 6, 5, NULL)' && run 0 trace --json "$work/changed" &&
+        [ "$(grep -c '"name": "cuda:0 of process 4712"' "$work/out")" -eq 1 ] || fail 'the processes are one'
+    python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript("CREATE TABLE a(b)")' "$work/foreign"
+    run 1 trace "$work/foreign" && says 'no export of nsys'
+else
+    echo 'skipped: changed exports of nsys: python3 has no sqlite3'
+fi
 
 # ---- a recorded program: the columns of a matrix, copied one by one and as one ----
 

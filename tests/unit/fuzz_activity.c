@@ -107,6 +107,7 @@ static void use(const struct activity_log *log, FILE *nothing)
 int main(int argc, char **argv)
 {
     uint64_t seed = test_seed(), rounds = ROUNDS, read = 0;
+    struct made_file nsys = {NULL, 0, 0};
     FILE *nothing = fopen("/dev/null", "w");
 
     MUST(nothing);
@@ -116,6 +117,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--rounds"))
             rounds = strtoull(argv[i + 1], NULL, 0);
     }
+    if (!made_nsys(&nsys))
+        printf("skipped: exports of nsys: there is no libsqlite3\n");
     printf("TEST_SEED=%" PRIu64 "\n", seed);
     state_of_random = seed * 2654435761u + 88172645463325252u;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -123,15 +126,17 @@ int main(int argc, char **argv)
         char error[ACTIVITY_ERROR_MAX] = "";
         struct activity_log *log;
 
-        if (round % 2)
+        if (round % 3 == 0)
             made_put(&file, made_kineto, strlen(made_kineto));
-        else
+        else if (round % 3 == 1 || !nsys.count)
             made_trace(&file);
-        if (round > 1)
+        else
+            made_put(&file, nsys.bytes, nsys.count);
+        if (round > 2)
             damage(&file);
         log = made_read(file.bytes, file.count, error);
         MUST(log || error[0]);
-        MUST(log || round > 1);
+        MUST(log || round > 2);
         if (log)
             use(log, nothing);
         read += log != NULL;
@@ -140,5 +145,6 @@ int main(int argc, char **argv)
     }
     printf("%" PRIu64 " files, of which %" PRIu64 " could be read\n", rounds, read);
     fclose(nothing);
-    return read > 2 && read < rounds ? 0 : 1;
+    free(nsys.bytes);
+    return read > 3 && read < rounds ? 0 : 1;
 }

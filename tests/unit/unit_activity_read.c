@@ -196,6 +196,47 @@ static void kineto_traces_are_read(void **state)
     activity_log_destroy(log);
 }
 
+static struct made_file nsys; /* empty: there is no libsqlite3 */
+
+static void nsys_exports_are_read(void **state)
+{
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_log *log;
+
+    (void)state;
+    if (!made_nsys(&nsys)) {
+        print_message("skipped: exports of nsys: there is no libsqlite3\n");
+        skip();
+    }
+    log = made_read(nsys.bytes, nsys.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    check_made(log, "");
+    assert_string_equal(log->source, "nsys");
+    assert_int_equal(log->lost, 1); /* a copy without times */
+    assert_string_equal(activity_name(log, log->devices[0].name), "cuda:0 GPU");
+    assert_string_equal(activity_name(log, find(log, ACTIVITY_COPY)->place), "cudaMemcpy");
+    assert_string_equal(activity_name(log, find(log, ACTIVITY_KERNEL)->place), "cudaLaunchKernel");
+    for (size_t i = 0; i < log->name_count; i++)
+        assert_null(strstr(log->names[i], "not used"));
+    activity_log_destroy(log);
+}
+
+static void cut_nsys_exports_are_refused(void **state)
+{
+    (void)state;
+    if (!nsys.count)
+        skip();
+    for (size_t bytes = 1; bytes < nsys.count; bytes += 101) {
+        char error[ACTIVITY_ERROR_MAX] = "";
+        struct activity_log *log = made_read(nsys.bytes, bytes, error);
+
+        assert_null(log);
+        assert_true(error[0] != '\0');
+    }
+    free(nsys.bytes);
+}
+
 /* A trace that was cut is read up to the cut, if it has any operation there, and says that it was not ended. */
 static void truncated_files_are_read_as_far_as_they_go(void **state)
 {
@@ -244,7 +285,7 @@ static void wrong_files_are_refused(void **state)
     (void)state;
     refuse_text("", "the file is empty");
     refuse_text("t_us,op,id,bytes,stream\n", "neither a trace of leat");
-    refuse_text("SQLite format 3", "SQLite");
+    refuse_text("SQLite format 3", "within its header");
     refuse_text("leattrc\n", "within its header");
     refuse_text("{}", "there is no list traceEvents");
     refuse_text("{\"a\": 1, \"b\": [2]}", "there is no list traceEvents");
@@ -559,6 +600,8 @@ int main(void)
         cmocka_unit_test(memory_of_pools_is_read),
         cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(kineto_traces_are_read),
+        cmocka_unit_test(nsys_exports_are_read),
+        cmocka_unit_test(cut_nsys_exports_are_refused),
         cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(damaged_records_are_refused),
