@@ -298,6 +298,9 @@ bool activity_write_text(const struct activity_report *report);
 bool activity_write_json(const struct activity_report *report, FILE *file);
 bool activity_write_html(const struct activity_report *report, FILE *file);
 bool activity_write_perfetto(const struct activity_log *log, FILE *file);
+/* Reads a trace of leat and writes it for Perfetto at once, with memory that does not depend on its length.
+ * *missed receives how much work was left out. Returns false with error set. */
+bool activity_perfetto_pass(const char *path, FILE *file, uint64_t *missed, char error[ACTIVITY_ERROR_MAX]);
 bool activity_compare_text(const struct activity_report *a, const struct activity_report *b);
 bool activity_compare_json(const struct activity_report *a, const struct activity_report *b, FILE *file);
 

@@ -109,6 +109,7 @@ if [ -x "$example" ]; then
     run 0 trace --json "$work/columns.trace" && [ "$(grep -c '"reserved_peak_bytes"' "$work/out")" -ge 1 ] ||
         fail 'the JSON has no pools'
     run 0 trace --perfetto "$work/columns.timeline" --html "$work/columns.html" "$work/columns.trace"
+    run 0 trace --one-pass --perfetto "$work/columns.pass" "$work/columns.trace"
     grep -q 'the pinned pool on .*: reserved' "$work/columns.timeline" || fail 'the timeline has no counters of pools'
     grep -q '"charts":\[{"name"' "$work/columns.html" || fail 'the page has no charts of pools'
     run 0 trace "$work/columns.trace" "$work/once.trace"
@@ -161,6 +162,8 @@ fi
 # ---- the timeline ----
 
 run 0 trace --perfetto "$work/timeline" "$kineto"
+both=
+[ ! -s "$work/columns.pass" ] || both="$work/columns.timeline $work/columns.pass"
 if ! command -v python3 >/dev/null || ! python3 -m venv "$work/venv" >"$work/log" 2>&1; then
     echo 'skipped: the timeline by the definitions of Perfetto: python3 cannot make virtual environments'
 elif ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 perfetto \
@@ -168,9 +171,21 @@ elif ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check --retrie
     echo 'skipped: the timeline by the definitions of Perfetto: pip cannot fetch the package perfetto'
 else
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python "$work/venv/bin/python" perfetto_check.py "$work/timeline" \
-        >"$work/out" 2>"$work/err" || fail 'Perfetto reads something else'
+        $both >"$work/out" 2>"$work/err" || fail 'Perfetto reads something else'
     grep '^skipped' "$work/out"
 fi
+
+# A long trace needs no more memory than a short one: here half of what keeping it would need.
+large=$(dirname "$leat")/tests/large_trace
+[ -n "$LEAT_TEST_CFLAGS" ] || ulimit -S -v 150000
+"$large" 1000000 2>"$work/has" | "$leat" trace --one-pass --perfetto "$work/large" - >"$work/out" 2>"$work/err" ||
+    fail 'a long trace is not written'
+ulimit -S -v unlimited
+size=$(wc -c <"$work/large")
+read -r _ slices _ counts <"$work/has"
+[ "$size" -gt $((20 * (slices + counts))) ] && [ "$size" -le $((50 * (slices + counts))) ] ||
+    fail "$slices slices and $counts counts take $size bytes"
+rm -f "$work/large"
 
 # ---- wrong files and command lines ----
 
@@ -184,10 +199,14 @@ run 1 trace --html "$work/nowhere/page" "$kineto" && says 'cannot be written'
 run 1 trace "$kineto" "$work/empty" && says 'the file is empty'
 if [ -w /dev/full ]; then
     run 1 trace --perfetto /dev/full "$kineto" && says 'cannot be written'
+    [ ! -s "$work/columns.trace" ] || { run 1 trace --one-pass --perfetto /dev/full "$work/columns.trace" && says 'cannot be written'; }
     run 1 trace --html /dev/full "$kineto" && says 'cannot be written'
 fi
 usage 'the trace to show is missing' trace
 usage '--html and --perfetto take one trace' trace --html "$work/x" "$kineto" "$kineto"
+usage '--one-pass goes with --perfetto' trace --one-pass "$kineto"
+usage '--one-pass goes with --perfetto' trace --one-pass --json --perfetto "$work/x" "$kineto"
+run 1 trace --one-pass --perfetto "$work/x" "$kineto" && says 'traces of leat'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"
 usage 'is no number of GB/s' trace --rate fast "$kineto"
 usage 'there is no option --jason' trace --jason "$kineto"

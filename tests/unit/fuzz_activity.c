@@ -104,6 +104,18 @@ static void use(const struct activity_log *log, FILE *nothing)
     activity_breakdown_destroy(breakdown);
 }
 
+/* The same file, as it is read in one pass. */
+static void use_in_one_pass(const struct made_file *file, FILE *nothing)
+{
+    char path[TEMPORARY_PATH], error[ACTIVITY_ERROR_MAX] = "";
+    int fd = temporary_file(path);
+    uint64_t missed;
+
+    MUST(fd >= 0 && write(fd, file->bytes, file->count) == (ssize_t)file->count && close(fd) == 0);
+    MUST(activity_perfetto_pass(path, nothing, &missed, error) || error[0]);
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t seed = test_seed(), rounds = ROUNDS, read = 0;
@@ -139,6 +151,8 @@ int main(int argc, char **argv)
         MUST(log || round > 2);
         if (log)
             use(log, nothing);
+        if (round % 3 == 1)
+            use_in_one_pass(&file, nothing);
         read += log != NULL;
         activity_log_destroy(log);
         free(file.bytes);

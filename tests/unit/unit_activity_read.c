@@ -3,6 +3,7 @@
  * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
  */
 #include "activity_file.h"
+#include "large_trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -545,19 +546,21 @@ static bool take_packet(const unsigned char *at, const unsigned char *end, struc
     return is_event;
 }
 
+/* How many events a timeline has. */
+struct counted {
+    size_t slices, counters, flows;
+};
+
 /* The slices of each track must nest when its events are sorted by time, as trace_processor sorts them. */
-static void perfetto_slices_nest(void **state)
+static struct counted count_events(const unsigned char *trace, size_t bytes)
 {
-    struct activity_log *log = make_long();
-    struct activity_report report = {.log = log};
-    size_t bytes, count = 0, slices = 0, counters = 0, flows = 0, expected = 0, expected_flows = 0;
-    unsigned char *trace = written(&report, &bytes, write_perfetto);
-    const unsigned char *at = trace;
     struct event *events = calloc(bytes / 8, sizeof *events);
+    struct counted counted = {0, 0, 0};
+    const unsigned char *at = trace;
     struct field packet;
     unsigned depth = 0;
+    size_t count = 0;
 
-    (void)state;
     while (take_field(&at, trace + bytes, &packet)) {
         assert_int_equal(packet.number, 1);
         events[count].order = count;
@@ -565,32 +568,89 @@ static void perfetto_slices_nest(void **state)
     }
     qsort(events, count, sizeof *events, compare_events);
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || events[i].track != events[i - 1].track) {
+        if (i == 0 || events[i].track != events[i - 1].track)
             assert_int_equal(depth, 0);
-        }
-        slices += events[i].type == 1;
-        counters += events[i].type == 4;
-        flows += events[i].flow;
+        counted.slices += events[i].type == 1;
+        counted.counters += events[i].type == 4;
+        counted.flows += events[i].flow;
         depth += events[i].type == 1;
         assert_true(events[i].type != 2 || depth > 0);
         depth -= events[i].type == 2;
     }
     assert_int_equal(depth, 0);
+    free(events);
+    printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, counted.slices, counted.counters,
+           (double)bytes / (double)(counted.slices + counted.counters));
+    assert_true(bytes <= 50 * (counted.slices + counted.counters));
+    return counted;
+}
+
+static void perfetto_slices_nest(void **state)
+{
+    struct activity_log *log = make_long();
+    struct activity_report report = {.log = log};
+    size_t bytes, expected = 0, expected_flows = 0;
+    unsigned char *trace = written(&report, &bytes, write_perfetto);
+    struct counted counted = count_events(trace, bytes);
+
+    (void)state;
     for (size_t i = 0; i < log->count; i++) {
         int flags = log->list[i].flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE);
 
         expected += (size_t)__builtin_popcount((unsigned)flags);
         expected_flows += flags == (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE) ? 2 : 0;
     }
-    assert_int_equal(slices, expected);
-    assert_int_equal(flows, expected_flows);
-    assert_true(counters > 2 * CHANGES);
-    printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, slices, counters,
-           (double)bytes / (double)(slices + counters));
-    assert_true(bytes <= 50 * (slices + counters));
-    free(events);
+    assert_int_equal(counted.slices, expected);
+    assert_int_equal(counted.flows, expected_flows);
+    assert_true(counted.counters > 2 * CHANGES);
     free(trace);
     activity_log_destroy(log);
+}
+
+/* Writes a file as a timeline in one pass. Returns NULL if that is refused, with the error set. */
+static unsigned char *in_one_pass(const char *path, size_t *bytes, char error[ACTIVITY_ERROR_MAX])
+{
+    static char *text; /* static, since the stream keeps its address */
+    FILE *file = open_memstream(&text, bytes);
+    uint64_t missed;
+    bool fine;
+
+    assert_non_null(file);
+    fine = activity_perfetto_pass(path, file, &missed, error);
+    assert_int_equal(fclose(file), 0);
+    assert_true(!fine || missed == 0);
+    if (fine)
+        return (unsigned char *)text;
+    free(text);
+    return NULL;
+}
+
+/* More work than is held back for its order. */
+static void timelines_in_one_pass_have_all(void **state)
+{
+    char path[TEMPORARY_PATH], error[ACTIVITY_ERROR_MAX] = "";
+    int fd = temporary_file(path);
+    FILE *file = fdopen(fd, "w");
+    struct counted counted;
+    struct large_trace has;
+    unsigned char *trace;
+    size_t bytes;
+
+    (void)state;
+    assert_non_null(file);
+    has = large_write(file, 200000);
+    assert_int_equal(fclose(file), 0);
+    trace = in_one_pass(path, &bytes, error);
+    if (!trace)
+        fail_msg("%s", error);
+    counted = count_events(trace, bytes);
+    assert_int_equal(counted.slices, has.calls + has.work + has.ranges);
+    assert_int_equal(counted.flows, 2 * has.work);
+    assert_int_equal(counted.counters, 2 * has.copies + 2 * has.memory);
+    free(trace);
+    unlink(path);
+    assert_null(in_one_pass(TEST_NSYS, &bytes, error));
+    assert_non_null(strstr(error, "traces of leat"));
 }
 
 int main(void)
@@ -608,6 +668,7 @@ int main(void)
         cmocka_unit_test(impossible_spans_are_refused),
         cmocka_unit_test(pages_are_small_and_closed),
         cmocka_unit_test(perfetto_slices_nest),
+        cmocka_unit_test(timelines_in_one_pass_have_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
