@@ -58,7 +58,8 @@ enum {
     ACTIVITY_FLAG_HOST = 1,   /* host_begin_ns and host_end_ns are known */
     ACTIVITY_FLAG_DEVICE = 2, /* device_begin_ns and device_end_ns are known */
     ACTIVITY_FLAG_BLOCKS = 4, /* the call returned only after the operation was complete */
-    ACTIVITY_FLAG_FAILED = 8  /* the call failed */
+    ACTIVITY_FLAG_FAILED = 8, /* the call failed */
+    ACTIVITY_FLAG_FAULT = 16  /* pages move because they were touched or evicted, and no call asked for it */
 };
 
 struct activity {

@@ -13,6 +13,11 @@
 #include <string.h>
 
 enum { PROCESSES_MAX = 64, RANGE_PUSH_POP = 59, NO_TEXT = -1 };
+/* The numbers of the tables ENUM_CUDA_MEMCPY_OPER and ENUM_CUDA_UNIF_MEM_MIGRATION, which are those of CUPTI. The
+ * cause 1 is a call of the program. */
+enum { COPY_PAGES_TO_DEVICE = 11, COPY_PAGES_FROM_DEVICE = 12, COPY_PAGES_BETWEEN = 13 };
+enum { COPY_PAGES_FIRST = COPY_PAGES_TO_DEVICE, COPY_PAGES_LAST = COPY_PAGES_BETWEEN };
+enum { CAUSE_COHERENCE = 2, CAUSE_ACCESS_COUNTERS = 5 };
 enum { WAIT_EVENT = 1, WAIT_STREAM = 3, WAIT_CONTEXT = 4 };
 
 struct nsys {
@@ -204,6 +209,16 @@ static enum activity_memory memory_of(const struct sqlite_value *value)
     }
 }
 
+/* A copy of managed memory by the driver. Its kinds of memory say only that it is managed. */
+static void set_page_move(struct activity *a, uint64_t kind, uint64_t cause)
+{
+    a->kind = ACTIVITY_PAGE_MOVE;
+    a->from_memory = kind == COPY_PAGES_TO_DEVICE ? ACTIVITY_MEMORY_MANAGED : ACTIVITY_MEMORY_DEVICE;
+    a->to_memory = kind == COPY_PAGES_FROM_DEVICE ? ACTIVITY_MEMORY_MANAGED : ACTIVITY_MEMORY_DEVICE;
+    if (cause >= CAUSE_COHERENCE && cause <= CAUSE_ACCESS_COUNTERS)
+        a->flags |= ACTIVITY_FLAG_FAULT;
+}
+
 static bool read_copy(void *context, const struct sqlite_value *values)
 {
     struct nsys *nsys = context;
@@ -217,9 +232,11 @@ static bool read_copy(void *context, const struct sqlite_value *values)
         return bad_value(nsys, "bytes", "a number of bytes");
     kind = number_or(&values[WORK_OWN + 1], 0);
     a->bytes = (uint64_t)values[WORK_OWN].number;
-    a->kind = kind >= 11 && kind <= 13 ? ACTIVITY_PAGE_MOVE : ACTIVITY_COPY; /* of managed memory */
+    a->kind = ACTIVITY_COPY;
     a->from_memory = (uint8_t)memory_of(&values[WORK_OWN + 2]);
     a->to_memory = (uint8_t)memory_of(&values[WORK_OWN + 3]);
+    if (kind >= COPY_PAGES_FIRST && kind <= COPY_PAGES_LAST)
+        set_page_move(a, kind, number_or(&values[WORK_OWN + 4], 0));
     return add_work(nsys, &part);
 }
 
@@ -477,8 +494,9 @@ static const struct table tables[] = {
       {"bytes", true},
       {"copyKind", true},
       {"srcKind", false},
-      {"dstKind", false}},
-     WORK_OWN + 4,
+      {"dstKind", false},
+      {"migrationCause", false}},
+     WORK_OWN + 5,
      read_copy},
     {"CUPTI_ACTIVITY_KIND_MEMSET",
      {{"start", true},

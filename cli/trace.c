@@ -231,7 +231,7 @@ int cli_trace(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
-    if (options.one_pass)
+    if (options.one_pass && options.perfetto)
         return show_in_one_pass(&options);
     runs = calloc(2, sizeof *runs);
     if (!runs) {
