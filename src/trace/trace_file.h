@@ -56,8 +56,8 @@ enum leati_trace_chunk_type {
     LEATI_TRACE_CHUNK_TIMES = 6,       /* struct leati_trace_times */
     LEATI_TRACE_CHUNK_CLOCKS = 7,      /* struct leati_trace_clock */
     LEATI_TRACE_CHUNK_STATE = 8,       /* struct leati_trace_state, one */
-    LEATI_TRACE_CHUNK_POOLS = 9,       /* struct leati_trace_pool */
-    LEATI_TRACE_CHUNK_POOL_MEMORY = 10 /* struct leati_trace_pool_memory */
+    LEATI_TRACE_CHUNK_POOLS = 10,      /* struct leati_trace_pool */
+    LEATI_TRACE_CHUNK_POOL_MEMORY = 11 /* struct leati_trace_pool_memory */
 };
 
 struct leati_trace_chunk {
