@@ -46,6 +46,8 @@ void activity_log_destroy(struct activity_log *log)
         free(log->names[i]);
     free(log->names);
     free(log->name_table);
+    free(log->changes);
+    free(log->pools);
     free(log->devices);
     free(log->threads);
     free(log->streams);
@@ -192,6 +194,26 @@ uint32_t activity_log_stream(struct activity_log *log, uint32_t device, uint64_t
     return (uint32_t)log->stream_count++;
 }
 
+uint32_t activity_log_pool(struct activity_log *log, const struct activity_pool *pool)
+{
+    void *grow_list;
+
+    if (log->pool_count >= ACTIVITY_POOLS_MAX || !GROW(log->pools, log->pool_count, &log->pool_room))
+        return ACTIVITY_NONE;
+    log->pools[log->pool_count] = *pool;
+    return (uint32_t)log->pool_count++;
+}
+
+bool activity_log_change(struct activity_log *log, const struct activity_memory_change *change)
+{
+    void *grow_list;
+
+    if (!GROW(log->changes, log->change_count, &log->change_room))
+        return false;
+    log->changes[log->change_count++] = *change;
+    return true;
+}
+
 uint32_t activity_device(const struct activity_log *log, const struct activity *activity)
 {
     return activity->stream < log->stream_count ? log->streams[activity->stream].device : ACTIVITY_NONE;
@@ -289,6 +311,76 @@ static bool find_ranges(struct activity_log *log)
     return true;
 }
 
+/* ---- pools ---- */
+
+static int compare_changes(const void *a, const void *b)
+{
+    const struct activity_memory_change *one = a, *other = b;
+
+    if (one->ns != other->ns)
+        return one->ns < other->ns ? -1 : 1;
+    if (one->pool != other->pool)
+        return one->pool < other->pool ? -1 : 1;
+    if (one->reserved_bytes != other->reserved_bytes)
+        return one->reserved_bytes < other->reserved_bytes ? -1 : 1;
+    return one->used_bytes == other->used_bytes ? 0 : one->used_bytes < other->used_bytes ? -1 : 1;
+}
+
+/* Puts the changes in order, within the span, and fills the figures of the pools. */
+static void finish_pools(struct activity_log *log)
+{
+    size_t i;
+
+    for (i = 0; i < log->change_count; i++) {
+        uint64_t ns = log->changes[i].ns > log->start_ns ? log->changes[i].ns - log->start_ns : 0;
+
+        log->changes[i].ns = ns < log->span_ns ? ns : log->span_ns;
+    }
+    if (log->change_count)
+        qsort(log->changes, log->change_count, sizeof *log->changes, compare_changes);
+    for (i = 0; i < log->change_count; i++) {
+        const struct activity_memory_change *change = &log->changes[i];
+        struct activity_pool *pool = &log->pools[change->pool];
+
+        pool->changes++;
+        pool->used_bytes = change->used_bytes;
+        pool->reserved_bytes = change->reserved_bytes;
+        if (change->used_bytes > pool->used_peak_bytes)
+            pool->used_peak_bytes = change->used_bytes;
+        if (change->reserved_bytes > pool->reserved_peak_bytes)
+            pool->reserved_peak_bytes = change->reserved_bytes;
+    }
+    for (i = 0; i < log->pool_count; i++) {
+        size_t device = 0;
+
+        while (device < log->device_count && log->devices[device].name != log->pools[i].device_name)
+            device++;
+        log->pools[i].device = device < log->device_count ? (uint32_t)device : ACTIVITY_NONE;
+    }
+}
+
+static int compare_pools(const void *a, const void *b, void *pools)
+{
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const struct activity_pool *one = (const struct activity_pool *)pools + i;
+    const struct activity_pool *other = (const struct activity_pool *)pools + j;
+
+    if (one->reserved_peak_bytes != other->reserved_peak_bytes)
+        return one->reserved_peak_bytes > other->reserved_peak_bytes ? -1 : 1;
+    return i == j ? 0 : i < j ? -1 : 1;
+}
+
+size_t activity_pool_order(const struct activity_log *log, size_t *order)
+{
+    size_t count = 0, i;
+
+    for (i = 0; i < log->pool_count; i++)
+        if (log->pools[i].reserved_peak_bytes)
+            order[count++] = i;
+    qsort_r(order, count, sizeof *order, compare_pools, log->pools);
+    return count;
+}
+
 /* 104 days: the pages and JSON have numbers of double precision. */
 #define SPAN_MAX_NS (UINT64_C(1) << 53)
 
@@ -319,6 +411,7 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
             a->device_end_ns -= first;
         }
     }
+    finish_pools(log);
     qsort(log->list, log->count, sizeof *log->list, compare_activities);
     if (!find_ranges(log)) {
         snprintf(error, ACTIVITY_ERROR_MAX, "out of host memory");
@@ -335,6 +428,13 @@ const char *activity_thread_name(const struct activity_log *log, size_t thread, 
 
     snprintf(text, ACTIVITY_THREAD_MAX, "thread %" PRIu64 "%s%.40s", log->threads[thread].number,
              name[0] ? " " : "", name);
+    return text;
+}
+
+const char *activity_pool_name(const struct activity_log *log, size_t pool, char text[ACTIVITY_POOL_NAME_MAX])
+{
+    snprintf(text, ACTIVITY_POOL_NAME_MAX, "%.60s on %.40s", activity_name(log, log->pools[pool].name),
+             activity_name(log, log->pools[pool].device_name));
     return text;
 }
 

@@ -17,9 +17,11 @@ enum {
     ACTIVITY_ERROR_MAX = 512,
     ACTIVITY_PLACE_MAX = 320,
     ACTIVITY_THREAD_MAX = 80,
+    ACTIVITY_POOL_NAME_MAX = 112,
     ACTIVITY_STREAMS_MAX = 65536,
     ACTIVITY_THREADS_MAX = 65536,
-    ACTIVITY_DEVICES_MAX = 256
+    ACTIVITY_DEVICES_MAX = 256,
+    ACTIVITY_POOLS_MAX = 65536
 };
 
 #define ACTIVITY_NONE UINT32_MAX /* no stream, no thread, no device, no name */
@@ -56,7 +58,8 @@ enum {
     ACTIVITY_FLAG_HOST = 1,   /* host_begin_ns and host_end_ns are known */
     ACTIVITY_FLAG_DEVICE = 2, /* device_begin_ns and device_end_ns are known */
     ACTIVITY_FLAG_BLOCKS = 4, /* the call returned only after the operation was complete */
-    ACTIVITY_FLAG_FAILED = 8  /* the call failed */
+    ACTIVITY_FLAG_FAILED = 8, /* the call failed */
+    ACTIVITY_FLAG_FAULT = 16  /* pages move because they were touched or evicted, and no call asked for it */
 };
 
 struct activity {
@@ -92,10 +95,28 @@ struct activity_device {
     uint64_t recording_ns; /* time of the host that the recorder added to each operation; 0: unknown */
 };
 
+/* A pool of memory. The figures are those of its changes (struct activity_memory_change), after
+ * activity_log_finish(). */
+struct activity_pool {
+    uint32_t name, device; /* index of activity_log.names and .devices, or ACTIVITY_NONE */
+    uint32_t device_name;  /* index of activity_log.names */
+    uint8_t memory;        /* enum activity_memory */
+    uint64_t changes;
+    uint64_t used_peak_bytes, reserved_peak_bytes;
+    uint64_t used_bytes, reserved_bytes; /* at the end */
+};
+
+/* The memory of a pool from this time on: in live blocks, and from the driver. */
+struct activity_memory_change {
+    uint64_t ns;
+    uint64_t used_bytes, reserved_bytes;
+    uint32_t pool; /* index of activity_log.pools */
+};
+
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of
  * activity_begin_ns(). */
 struct activity_log {
-    const char *source; /* "leat", "Kineto" */
+    const char *source; /* "leat", "Kineto", "nsys" */
     struct activity *list;
     size_t count, room;
     struct activity_stream *streams;
@@ -104,6 +125,10 @@ struct activity_log {
     size_t thread_count, thread_room;
     struct activity_device *devices;
     size_t device_count, device_room;
+    struct activity_pool *pools;
+    size_t pool_count, pool_room;
+    struct activity_memory_change *changes; /* in the order of their times after activity_log_finish() */
+    size_t change_count, change_room;
     char **names;
     size_t name_count, name_room;
     uint32_t *name_table; /* hash table of names: index + 1, or 0 */
@@ -130,6 +155,11 @@ uint32_t activity_log_device(struct activity_log *log, uint64_t number, const ch
 uint32_t activity_log_thread(struct activity_log *log, uint64_t number);
 uint32_t activity_log_stream(struct activity_log *log, uint32_t device, uint64_t number);
 
+/* Append a pool, and a change of its memory. Return ACTIVITY_NONE or false if memory is short or there are too
+ * many pools. */
+uint32_t activity_log_pool(struct activity_log *log, const struct activity_pool *pool);
+bool activity_log_change(struct activity_log *log, const struct activity_memory_change *change);
+
 /* Checks the activities, makes all times relative to the earliest, sorts by time, and finds the ranges around the
  * calls. Returns false with error set if there is no activity with a time, the times cannot be right, or memory is
  * short. */
@@ -140,6 +170,12 @@ const char *activity_name(const struct activity_log *log, uint32_t name);
 
 /* Writes the name of a thread, such as "thread 3 loader". Returns text. */
 const char *activity_thread_name(const struct activity_log *log, size_t thread, char text[ACTIVITY_THREAD_MAX]);
+
+/* Writes the name of a pool, such as "the device pool on cuda:0". Returns text. */
+const char *activity_pool_name(const struct activity_log *log, size_t pool, char text[ACTIVITY_POOL_NAME_MAX]);
+
+/* Fills order with the indices of the pools that have had memory, the largest first. Returns how many. */
+size_t activity_pool_order(const struct activity_log *log, size_t *order);
 
 /* Returns the device of an activity, or ACTIVITY_NONE. */
 uint32_t activity_device(const struct activity_log *log, const struct activity *activity);
@@ -264,6 +300,9 @@ bool activity_write_text(const struct activity_report *report);
 bool activity_write_json(const struct activity_report *report, FILE *file);
 bool activity_write_html(const struct activity_report *report, FILE *file);
 bool activity_write_perfetto(const struct activity_log *log, FILE *file);
+/* Reads a trace of leat and writes it for Perfetto at once, with memory that does not depend on its length.
+ * *missed receives how much work was left out. Returns false with error set. */
+bool activity_perfetto_pass(const char *path, FILE *file, uint64_t *missed, char error[ACTIVITY_ERROR_MAX]);
 bool activity_compare_text(const struct activity_report *a, const struct activity_report *b);
 bool activity_compare_json(const struct activity_report *a, const struct activity_report *b, FILE *file);
 

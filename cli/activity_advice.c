@@ -17,7 +17,7 @@ static const struct {
     {"pageable-copies", advice_pageable_copies, 2}, {"blocking-copies", advice_blocking_copies, 2},
     {"no-overlap", advice_no_overlap, 5},           {"alloc-in-loop", advice_alloc_loop, 2},
     {"pinned-in-loop", advice_pinned_loop, 2},      {"needless-sync", advice_needless_sync, 2},
-    {"launch-bound", advice_launch_bound, 5},
+    {"launch-bound", advice_launch_bound, 5},       {"managed-faults", advice_managed_faults, 2},
 };
 
 enum { RULE_COUNT = sizeof rules / sizeof rules[0], RATE_BYTES_MIN = 1 << 20 };

@@ -48,6 +48,7 @@ typedef bool advice_rule(const struct advice_scene *scene, struct activity_advic
 
 advice_rule advice_strided_copies, advice_small_copies, advice_pageable_copies, advice_blocking_copies,
     advice_no_overlap;
+advice_rule advice_managed_faults;
 advice_rule advice_alloc_loop, advice_pinned_loop, advice_needless_sync, advice_launch_bound;
 
 /* Returns how much of the time from begin to end is covered. */

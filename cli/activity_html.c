@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { TRACKS_MAX = 48, SLICES_MAX = 12000, TRACK_SLICES_MIN = 200, NAMES_MAX = 400, NAME_BYTES_MAX = 96 };
+enum { CHARTS_MAX = 8, POINTS_MAX = 300 };
 enum { KERNELS_MAX = 25, STREAMS_MAX = 100, NAME_TABLE_NONE = -1 };
 
 /* The page; its line with this marker is replaced by the data. */
@@ -364,6 +365,67 @@ static json_t *copies_json(const struct activity_log *log)
     return NULL;
 }
 
+/* ---- charts of pools ---- */
+
+/* Returns the memory of a pool as a list: for each point the time since the point before, the bytes used and the
+ * bytes reserved. If there are more than POINTS_MAX changes, each piece of the span has its largest values. */
+static json_t *points_json(const struct activity_log *log, size_t pool)
+{
+    uint64_t width = log->pools[pool].changes > POINTS_MAX ? log->span_ns / POINTS_MAX + 1 : 1, before = 0;
+    json_t *list = json_array();
+    bool fine = list != NULL;
+    size_t i = 0;
+
+    while (i < log->change_count && fine) {
+        struct activity_memory_change point = {.ns = UINT64_MAX};
+
+        for (; i < log->change_count && (point.ns == UINT64_MAX || log->changes[i].ns - point.ns < width); i++) {
+            const struct activity_memory_change *change = &log->changes[i];
+
+            if (change->pool != pool)
+                continue;
+            if (point.ns == UINT64_MAX)
+                point = *change;
+            if (change->used_bytes > point.used_bytes)
+                point.used_bytes = change->used_bytes;
+            if (change->reserved_bytes > point.reserved_bytes)
+                point.reserved_bytes = change->reserved_bytes;
+        }
+        if (point.ns == UINT64_MAX)
+            break;
+        fine = json_array_append_new(list, number(point.ns - before)) == 0 &&
+               json_array_append_new(list, number(point.used_bytes)) == 0 &&
+               json_array_append_new(list, number(point.reserved_bytes)) == 0;
+        before = point.ns;
+    }
+    if (fine)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *charts_json(const struct activity_log *log)
+{
+    size_t *order = calloc(log->pool_count + 1, sizeof *order), count, i;
+    json_t *list = json_array();
+    bool fine = order && list;
+
+    count = order ? activity_pool_order(log, order) : 0;
+    for (i = 0; i < count && i < CHARTS_MAX && fine; i++) {
+        char name[ACTIVITY_POOL_NAME_MAX];
+
+        fine = json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "name",
+                                                     text_json(activity_pool_name(log, order[i], name)), "peak",
+                                                     number(log->pools[order[i]].reserved_peak_bytes), "points",
+                                                     points_json(log, order[i]))) == 0;
+    }
+    free(order);
+    if (fine)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 static json_t *kinds_json(void)
 {
     json_t *list = json_array();
@@ -397,9 +459,9 @@ static json_t *page_json(struct page *page, const struct activity_report *report
 {
     json_t *tracks = tracks_json(page); /* fills name_list */
 
-    return json_pack("{s:o, s:o, s:O, s:o, s:o, s:o}", "report", activity_report_json(report, STREAMS_MAX),
+    return json_pack("{s:o, s:o, s:O, s:o, s:o, s:o, s:o}", "report", activity_report_json(report, STREAMS_MAX),
                      "tracks", tracks, "names", page->name_list, "kinds", kinds_json(), "kernels",
-                     kernels_json(page->log), "copies", copies_json(page->log));
+                     kernels_json(page->log), "copies", copies_json(page->log), "charts", charts_json(page->log));
 }
 
 bool activity_write_html(const struct activity_report *report, FILE *file)

@@ -73,6 +73,29 @@ static bool add_devices(const struct activity_report *report, size_t streams_max
     return json_object_set_new(object, "devices", list) == 0 && fine;
 }
 
+static bool add_pools(const struct activity_log *log, json_t *object)
+{
+    json_t *list = json_array();
+    bool fine = true;
+    size_t i;
+
+    for (i = 0; i < log->pool_count; i++) {
+        const struct activity_pool *pool = &log->pools[i];
+
+        fine = json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
+                                                     text_json(activity_name(log, pool->name)), "device",
+                                                     text_json(activity_name(log, pool->device_name)), "memory",
+                                                     activity_memory_names[pool->memory], "used_peak_bytes",
+                                                     number(pool->used_peak_bytes), "reserved_peak_bytes",
+                                                     number(pool->reserved_peak_bytes), "used_bytes",
+                                                     number(pool->used_bytes), "reserved_bytes",
+                                                     number(pool->reserved_bytes), "changes",
+                                                     number(pool->changes))) == 0 &&
+               fine;
+    }
+    return json_object_set_new(object, "pools", list) == 0 && fine;
+}
+
 static bool add_advice(const struct activity_report *report, json_t *object)
 {
     json_t *list = json_array();
@@ -101,7 +124,7 @@ json_t *activity_report_json(const struct activity_report *report, size_t stream
                   number(log->count), "lost", number(log->lost), "truncated", log->truncated);
 
     if (object && add_share(object, &report->breakdown->all, true) && add_devices(report, streams_max, object) &&
-        add_advice(report, object))
+        add_pools(log, object) && add_advice(report, object))
         return object;
     json_decref(object);
     return NULL;

@@ -60,6 +60,11 @@ static bool read_head(struct activity_input *input)
     return true;
 }
 
+bool activity_input_is_leat(const struct activity_input *input)
+{
+    return input->head_bytes >= 8 && !memcmp(input->head, "leattrc\n", 8);
+}
+
 static bool read_any(struct activity_input *input, struct activity_log *log)
 {
     static const unsigned char mark[] = {0xef, 0xbb, 0xbf};
@@ -68,48 +73,56 @@ static bool read_any(struct activity_input *input, struct activity_log *log)
 
     if (input->head_bytes == 0)
         return activity_input_fail(input, "the file is empty");
-    if (input->head_bytes >= 8 && !memcmp(head, "leattrc\n", 8))
+    if (activity_input_is_leat(input))
         return activity_read_leat(input, log);
     if (input->head_bytes >= 15 && !memcmp(head, "SQLite format 3", 15))
-        return activity_input_fail(input,
-                                   "this is an SQLite file, such as nsys exports; leat does not read these");
+        return activity_read_nsys(input, log);
     while (i < input->head_bytes && strchr(" \t\r\n", head[i]) && head[i])
         i++;
     if (i < input->head_bytes && (head[i] == '{' || head[i] == '['))
         return activity_read_kineto(input, log);
-    return activity_input_fail(input,
-                               "this is neither a trace of leat (LEAT_TRACE) nor one of PyTorch's profiler");
+    return activity_input_fail(
+        input, "this is neither a trace of leat (LEAT_TRACE), nor one of PyTorch's profiler, nor an "
+               "SQLite export of nsys");
+}
+
+bool activity_input_open(struct activity_input *input, const char *path, char error[ACTIVITY_ERROR_MAX])
+{
+    bool standard = !strcmp(path, "-");
+    int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+
+    *input = (struct activity_input){.path = standard ? "standard input" : path, .error = error};
+    if (fd < 0)
+        return activity_input_fail(input, "cannot be opened: %s", strerror(errno));
+    input->file = gzdopen(fd, "r");
+    if (!input->file) {
+        close(fd);
+        return activity_input_fail(input, "out of host memory");
+    }
+    gzbuffer(input->file, 1 << 18);
+    return read_head(input);
+}
+
+void activity_input_close(struct activity_input *input)
+{
+    if (input->file)
+        gzclose(input->file);
+    input->file = NULL;
 }
 
 struct activity_log *activity_read(const char *path, char error[ACTIVITY_ERROR_MAX])
 {
-    bool standard = !strcmp(path, "-");
-    struct activity_input input = {.path = standard ? "standard input" : path, .error = error};
-    int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    struct activity_log *log = NULL;
+    struct activity_log *log = activity_log_create();
+    struct activity_input input;
     char wrong[ACTIVITY_ERROR_MAX];
-    bool fine = false;
+    bool fine = activity_input_open(&input, path, error);
 
-    if (fd < 0) {
-        activity_input_fail(&input, "cannot be opened: %s", strerror(errno));
-        return NULL;
-    }
-    input.file = gzdopen(fd, "r");
-    if (!input.file) {
-        close(fd);
-        activity_input_fail(&input, "out of host memory");
-        return NULL;
-    }
-    gzbuffer(input.file, 1 << 18);
-    log = activity_log_create();
-    if (!log)
-        activity_input_fail(&input, "out of host memory");
-    else if (read_head(&input) && read_any(&input, log)) {
-        fine = activity_log_finish(log, wrong);
-        if (!fine)
-            activity_input_fail(&input, "%s", wrong);
-    }
-    gzclose(input.file);
+    if (fine && !log)
+        fine = activity_input_fail(&input, "out of host memory");
+    fine = fine && read_any(&input, log);
+    if (fine && !activity_log_finish(log, wrong))
+        fine = activity_input_fail(&input, "%s", wrong);
+    activity_input_close(&input);
     if (fine)
         return log;
     activity_log_destroy(log);

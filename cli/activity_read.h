@@ -20,6 +20,14 @@ struct activity_input {
     size_t head_bytes;
 };
 
+/* Opens a file, or standard input for "-", and reads its first bytes. Returns false with error set; call
+ * activity_input_close() then too. */
+bool activity_input_open(struct activity_input *input, const char *path, char error[ACTIVITY_ERROR_MAX]);
+void activity_input_close(struct activity_input *input);
+
+/* Returns true if the file begins as a trace of leat does. */
+bool activity_input_is_leat(const struct activity_input *input);
+
 /* Reads up to bytes bytes. Returns less than that only at the end of the file, and SIZE_MAX with the error set if
  * the file cannot be read. */
 size_t activity_input_read(struct activity_input *input, void *buffer, size_t bytes);
@@ -31,5 +39,6 @@ bool activity_input_fail(struct activity_input *input, const char *format, ...)
 /* The readers. They return false with the error set. */
 bool activity_read_leat(struct activity_input *input, struct activity_log *log);
 bool activity_read_kineto(struct activity_input *input, struct activity_log *log);
+bool activity_read_nsys(struct activity_input *input, struct activity_log *log);
 
 #endif

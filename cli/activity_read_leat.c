@@ -2,21 +2,14 @@
  * activity_read_leat.c - reads the traces that LEAT_TRACE and leat_trace_start() write. trace_file.h has the
  * format.
  */
-#include "activity_read.h"
-#include "trace_file.h"
+#include "activity_leat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger ids are taken for damage, so that a damaged file does not make the reader allocate much. */
-enum { ID_MAX = 1 << 22 };
-
-/* A table from ids of the file to indices of the log; ACTIVITY_NONE for ids without a definition. */
-struct ids {
-    uint32_t *list;
-    size_t count;
-};
+/* JSON and pages have numbers of double precision. */
+#define BYTES_MAX (UINT64_C(1) << 53)
 
 /* Where the operations of a chunk are, so that later chunks can supply their device times. */
 struct block {
@@ -25,25 +18,22 @@ struct block {
 };
 
 struct reader {
-    struct activity_input *input;
-    struct activity_log *log;
-    unsigned char *payload;
-    struct ids strings, threads, devices, lanes;
+    struct activity_leat leat;
     struct block *blocks;
     size_t block_count, block_room;
     bool sorted; /* blocks */
-    bool ended;
 };
 
-static bool no_memory(struct reader *reader)
+static bool no_memory(struct activity_leat *leat)
 {
-    return activity_input_fail(reader->input, "out of host memory");
+    return activity_input_fail(leat->input, "out of host memory");
 }
 
-static bool set_id(struct reader *reader, struct ids *ids, uint32_t id, uint32_t index, const char *what)
+static bool set_id(struct activity_leat *leat, struct activity_ids *ids, uint32_t id, uint32_t index,
+                   const char *what)
 {
-    if (id == 0 || id > ID_MAX)
-        return activity_input_fail(reader->input, "the file is damaged: a %s has the id %" PRIu32, what, id);
+    if (!activity_chunks_check_id(leat->input, id, what))
+        return false;
     if (id >= ids->count) {
         size_t count = ids->count ? ids->count : 64;
         uint32_t *list;
@@ -52,7 +42,7 @@ static bool set_id(struct reader *reader, struct ids *ids, uint32_t id, uint32_t
             count *= 2;
         list = realloc(ids->list, count * sizeof *list);
         if (!list)
-            return no_memory(reader);
+            return no_memory(leat);
         memset(list + ids->count, 0xff, (count - ids->count) * sizeof *list);
         ids->list = list;
         ids->count = count;
@@ -61,86 +51,62 @@ static bool set_id(struct reader *reader, struct ids *ids, uint32_t id, uint32_t
     return true;
 }
 
-static uint32_t get_id(const struct ids *ids, uint32_t id)
+static uint32_t get_id(const struct activity_ids *ids, uint32_t id)
 {
     return id < ids->count ? ids->list[id] : ACTIVITY_NONE;
 }
 
-/* ---- chunks ---- */
+/* ---- records ---- */
 
-static bool read_strings(struct reader *reader, const struct leati_trace_chunk *chunk)
+bool activity_leat_string(struct activity_leat *leat, uint32_t id, const char *text)
 {
-    uint32_t at = 0, i;
+    uint32_t name = activity_log_name(leat->log, text);
 
-    for (i = 0; i < chunk->count; i++) {
-        struct leati_trace_string string;
-        char text[LEATI_TRACE_STRING_BYTES_MAX + 1];
-        uint32_t name;
-
-        if (chunk->payload_bytes - at < sizeof string)
-            break;
-        memcpy(&string, reader->payload + at, sizeof string);
-        at += (uint32_t)sizeof string;
-        if (string.bytes > LEATI_TRACE_STRING_BYTES_MAX || string.bytes > chunk->payload_bytes - at)
-            break;
-        memcpy(text, reader->payload + at, string.bytes);
-        text[string.bytes] = '\0';
-        at += (string.bytes + 7) & ~7u;
-        name = activity_log_name(reader->log, text);
-        if (name == ACTIVITY_NONE)
-            return no_memory(reader);
-        if (!set_id(reader, &reader->strings, string.id, name, "string"))
-            return false;
-        if (at > chunk->payload_bytes)
-            break;
-    }
-    if (i < chunk->count)
-        return activity_input_fail(reader->input, "the file is damaged: a string ends behind its chunk");
-    return true;
+    return name == ACTIVITY_NONE ? no_memory(leat) : set_id(leat, &leat->strings, id, name, "string");
 }
 
-static bool read_thread(struct reader *reader, const void *record)
+static bool read_thread(struct activity_leat *leat, const void *record)
 {
     struct leati_trace_thread thread;
     uint32_t index;
 
     memcpy(&thread, record, sizeof thread);
-    index = activity_log_thread(reader->log, thread.id);
+    index = activity_log_thread(leat->log, thread.id);
     if (index == ACTIVITY_NONE)
-        return activity_input_fail(reader->input, "it has more than %d threads, or memory is short",
+        return activity_input_fail(leat->input, "it has more than %d threads, or memory is short",
                                    ACTIVITY_THREADS_MAX);
-    reader->log->threads[index].name = get_id(&reader->strings, thread.name);
-    return set_id(reader, &reader->threads, thread.id, index, "thread");
+    leat->log->threads[index].name = get_id(&leat->strings, thread.name);
+    return set_id(leat, &leat->threads, thread.id, index, "thread");
 }
 
-static bool read_device(struct reader *reader, const void *record)
+static bool read_device(struct activity_leat *leat, const void *record)
 {
     struct leati_trace_device device;
     uint32_t index;
 
     memcpy(&device, record, sizeof device);
-    index = activity_log_device(reader->log, device.id,
-                                activity_name(reader->log, get_id(&reader->strings, device.name)));
+    index =
+        activity_log_device(leat->log, device.id, activity_name(leat->log, get_id(&leat->strings, device.name)));
     if (index == ACTIVITY_NONE)
-        return activity_input_fail(reader->input, "it has more than %d devices, or memory is short",
+        return activity_input_fail(leat->input, "it has more than %d devices, or memory is short",
                                    ACTIVITY_DEVICES_MAX);
-    return set_id(reader, &reader->devices, device.id, index, "device");
+    return set_id(leat, &leat->devices, device.id, index, "device");
 }
 
-static bool read_lane(struct reader *reader, const void *record)
+static bool read_lane(struct activity_leat *leat, const void *record)
 {
     struct leati_trace_lane lane;
     uint32_t index, device;
 
     memcpy(&lane, record, sizeof lane);
-    device = get_id(&reader->devices, lane.device);
+    device = get_id(&leat->devices, lane.device);
     if (device == ACTIVITY_NONE)
-        return activity_input_fail(reader->input, "the file is damaged: lane %" PRIu32 " has no device", lane.id);
-    index = activity_log_stream(reader->log, device, lane.serial);
+        return activity_input_fail(leat->input, "the file is damaged: lane %" PRIu32 " has no device", lane.id);
+    index = activity_log_stream(leat->log, device, lane.serial);
     if (index == ACTIVITY_NONE)
-        return activity_input_fail(reader->input, "it has more than %d streams, or memory is short",
+        return activity_input_fail(leat->input, "it has more than %d streams, or memory is short",
                                    ACTIVITY_STREAMS_MAX);
-    return set_id(reader, &reader->lanes, lane.id, index, "lane");
+    return set_id(leat, &leat->lanes, lane.id, index, "lane");
 }
 
 static enum activity_memory memory_of(unsigned memory)
@@ -159,6 +125,41 @@ static enum activity_memory memory_of(unsigned memory)
     default:
         return ACTIVITY_MEMORY_UNKNOWN;
     }
+}
+
+static bool read_pool(struct activity_leat *leat, const void *record)
+{
+    struct leati_trace_pool pool;
+    struct activity_pool made = {.device = ACTIVITY_NONE};
+    uint32_t index;
+
+    memcpy(&pool, record, sizeof pool);
+    made.name = get_id(&leat->strings, pool.name);
+    made.device_name = get_id(&leat->strings, pool.device);
+    made.memory = (uint8_t)memory_of(pool.memory);
+    index = activity_log_pool(leat->log, &made);
+    if (index == ACTIVITY_NONE)
+        return activity_input_fail(leat->input, "it has more than %d pools, or memory is short",
+                                   ACTIVITY_POOLS_MAX);
+    return set_id(leat, &leat->pools, pool.id, index, "pool");
+}
+
+bool activity_leat_change(struct activity_leat *leat, const void *record, struct activity_memory_change *change)
+{
+    struct leati_trace_pool_memory memory;
+
+    memcpy(&memory, record, sizeof memory);
+    *change = (struct activity_memory_change){.ns = memory.time_ns,
+                                              .used_bytes = memory.used_bytes,
+                                              .reserved_bytes = memory.reserved_bytes,
+                                              .pool = get_id(&leat->pools, memory.pool)};
+    if (change->pool == ACTIVITY_NONE)
+        return activity_input_fail(leat->input, "the file is damaged: there is no pool %" PRIu32, memory.pool);
+    if (memory.used_bytes > BYTES_MAX || memory.reserved_bytes > BYTES_MAX)
+        return activity_input_fail(leat->input, "the file is damaged: pool %" PRIu32 " has %" PRIu64 " bytes",
+                                   memory.pool,
+                                   memory.used_bytes > BYTES_MAX ? memory.used_bytes : memory.reserved_bytes);
+    return true;
 }
 
 static enum activity_kind kind_of(uint8_t kind)
@@ -196,7 +197,8 @@ static enum activity_kind kind_of(uint8_t kind)
     }
 }
 
-static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk, const void *record)
+struct activity activity_leat_op(const struct activity_leat *leat, const struct leati_trace_chunk *chunk,
+                                 const void *record)
 {
     struct leati_trace_op op;
     struct activity a = {.range = ACTIVITY_NONE};
@@ -217,10 +219,10 @@ static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk
         a.flags |= ACTIVITY_FLAG_FAILED;
     a.bytes = op.bytes;
     a.pieces = op.pieces;
-    a.stream = get_id(&reader->lanes, op.lane);
-    a.thread = get_id(&reader->threads, chunk->thread);
-    a.name = get_id(&reader->strings, op.name);
-    a.place = get_id(&reader->strings, op.place);
+    a.stream = get_id(&leat->lanes, op.lane);
+    a.thread = get_id(&leat->threads, chunk->thread);
+    a.name = get_id(&leat->strings, op.name);
+    a.place = get_id(&leat->strings, op.place);
     a.from_memory = (uint8_t)memory_of(leati_trace_op_source(&op));
     a.to_memory = (uint8_t)memory_of(leati_trace_op_destination(&op));
     if (op.kind == LEATI_TRACE_PIN || op.kind == LEATI_TRACE_UNPIN)
@@ -228,22 +230,75 @@ static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk
     if (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC || a.kind == ACTIVITY_FREE ||
         a.kind == ACTIVITY_STREAM_WAIT)
         a.address = op.value;
-    return activity_log_add(reader->log, &a) || no_memory(reader);
+    return a;
 }
 
-static bool add_block(struct reader *reader, const struct leati_trace_chunk *chunk)
+static bool read_state(struct activity_leat *leat, const void *record)
 {
+    struct leati_trace_state state;
+
+    memcpy(&state, record, sizeof state);
+    leat->log->lost = state.lost_ops;
+    leat->ended = state.ended == 1;
+    return true;
+}
+
+static bool read_cost(struct activity_leat *leat, const void *record)
+{
+    struct leati_trace_cost cost;
+    uint32_t device;
+
+    memcpy(&cost, record, sizeof cost);
+    device = get_id(&leat->devices, cost.device);
+    if (device != ACTIVITY_NONE && cost.samples)
+        leat->log->devices[device].recording_ns = cost.host_ns / cost.samples;
+    return true;
+}
+
+bool activity_leat_define(struct activity_leat *leat, const struct leati_trace_chunk *chunk, const void *record)
+{
+    switch (chunk->type) {
+    case LEATI_TRACE_CHUNK_THREADS:
+        return read_thread(leat, record);
+    case LEATI_TRACE_CHUNK_DEVICES:
+        return read_device(leat, record);
+    case LEATI_TRACE_CHUNK_LANES:
+        return read_lane(leat, record);
+    case LEATI_TRACE_CHUNK_POOLS:
+        return read_pool(leat, record);
+    case LEATI_TRACE_CHUNK_COSTS:
+        return read_cost(leat, record);
+    default:
+        return read_state(leat, record);
+    }
+}
+
+void activity_leat_clear(struct activity_leat *leat)
+{
+    free(leat->strings.list);
+    free(leat->threads.list);
+    free(leat->devices.list);
+    free(leat->lanes.list);
+    free(leat->pools.list);
+}
+
+/* ---- a whole run in memory ---- */
+
+static bool add_block(void *context, const struct leati_trace_chunk *chunk)
+{
+    struct reader *reader = context;
+
     if (reader->block_count == reader->block_room) {
         size_t room = reader->block_room ? reader->block_room * 2 : 64;
         struct block *blocks = realloc(reader->blocks, room * sizeof *blocks);
 
         if (!blocks)
-            return no_memory(reader);
+            return no_memory(&reader->leat);
         reader->blocks = blocks;
         reader->block_room = room;
     }
     reader->blocks[reader->block_count++] =
-        (struct block){leati_trace_op_id(chunk->thread, chunk->first), chunk->count, reader->log->count};
+        (struct block){leati_trace_op_id(chunk->thread, chunk->first), chunk->count, reader->leat.log->count};
     reader->sorted = false;
     return true;
 }
@@ -288,7 +343,7 @@ static bool read_times(struct reader *reader, const void *record)
     index = find_op(reader, times.id);
     if (index == SIZE_MAX)
         return true;
-    a = &reader->log->list[index];
+    a = &reader->leat.log->list[index];
     a->device_begin_ns = times.device_start_ns;
     a->device_end_ns = times.device_end_ns;
     if (times.device_start_ns && times.device_end_ns)
@@ -296,113 +351,32 @@ static bool read_times(struct reader *reader, const void *record)
     return true;
 }
 
-static bool read_state(struct reader *reader, const void *record)
+static bool read_string(void *context, uint32_t id, const char *text)
 {
-    struct leati_trace_state state;
+    struct reader *reader = context;
 
-    memcpy(&state, record, sizeof state);
-    reader->log->lost = state.lost_ops;
-    reader->ended = state.ended == 1;
-    return true;
+    return activity_leat_string(&reader->leat, id, text);
 }
 
-static bool read_cost(struct reader *reader, const void *record)
+static bool read_record(void *context, const struct leati_trace_chunk *chunk, uint32_t index, const void *record)
 {
-    struct leati_trace_cost cost;
-    uint32_t device;
+    struct reader *reader = context;
+    struct activity_memory_change change;
+    struct activity a;
 
-    memcpy(&cost, record, sizeof cost);
-    device = get_id(&reader->devices, cost.device);
-    if (device != ACTIVITY_NONE && cost.samples)
-        reader->log->devices[device].recording_ns = cost.host_ns / cost.samples;
-    return true;
-}
-
-static bool read_record(struct reader *reader, const struct leati_trace_chunk *chunk, const void *record)
-{
+    (void)index;
     switch (chunk->type) {
-    case LEATI_TRACE_CHUNK_THREADS:
-        return read_thread(reader, record);
-    case LEATI_TRACE_CHUNK_DEVICES:
-        return read_device(reader, record);
-    case LEATI_TRACE_CHUNK_LANES:
-        return read_lane(reader, record);
     case LEATI_TRACE_CHUNK_OPS:
-        return read_op(reader, chunk, record);
+        a = activity_leat_op(&reader->leat, chunk, record);
+        return activity_log_add(reader->leat.log, &a) || no_memory(&reader->leat);
     case LEATI_TRACE_CHUNK_TIMES:
         return read_times(reader, record);
-    case LEATI_TRACE_CHUNK_COSTS:
-        return read_cost(reader, record);
+    case LEATI_TRACE_CHUNK_POOL_MEMORY:
+        return activity_leat_change(&reader->leat, record, &change) &&
+               (activity_log_change(reader->leat.log, &change) || no_memory(&reader->leat));
     default:
-        return read_state(reader, record);
+        return activity_leat_define(&reader->leat, chunk, record);
     }
-}
-
-/* Returns the size of the records of a chunk; 0: the type is unknown or has no records of one size. */
-static uint32_t record_bytes(uint32_t type)
-{
-    switch (type) {
-    case LEATI_TRACE_CHUNK_THREADS:
-        return sizeof(struct leati_trace_thread);
-    case LEATI_TRACE_CHUNK_DEVICES:
-        return sizeof(struct leati_trace_device);
-    case LEATI_TRACE_CHUNK_LANES:
-        return sizeof(struct leati_trace_lane);
-    case LEATI_TRACE_CHUNK_OPS:
-        return sizeof(struct leati_trace_op);
-    case LEATI_TRACE_CHUNK_TIMES:
-        return sizeof(struct leati_trace_times);
-    case LEATI_TRACE_CHUNK_STATE:
-        return sizeof(struct leati_trace_state);
-    case LEATI_TRACE_CHUNK_COSTS:
-        return sizeof(struct leati_trace_cost);
-    default:
-        return 0;
-    }
-}
-
-static bool read_payload(struct reader *reader, const struct leati_trace_chunk *chunk)
-{
-    uint32_t bytes = record_bytes(chunk->type), i;
-
-    if (chunk->type == LEATI_TRACE_CHUNK_STRINGS)
-        return read_strings(reader, chunk);
-    if (bytes == 0)
-        return true;
-    if (chunk->record_bytes != bytes || (uint64_t)chunk->count * bytes != chunk->payload_bytes)
-        return activity_input_fail(reader->input,
-                                   "the file is damaged: a chunk of type %" PRIu32 " has %" PRIu32
-                                   " records of %" PRIu32 " bytes in %" PRIu32 " bytes",
-                                   chunk->type, chunk->count, chunk->record_bytes, chunk->payload_bytes);
-    if (chunk->type == LEATI_TRACE_CHUNK_OPS && !add_block(reader, chunk))
-        return false;
-    for (i = 0; i < chunk->count; i++)
-        if (!read_record(reader, chunk, reader->payload + (size_t)i * bytes))
-            return false;
-    return true;
-}
-
-/* Reads one chunk. *more receives false at the end of the file, also if it is in the middle of a chunk. */
-static bool read_chunk(struct reader *reader, bool *more)
-{
-    struct leati_trace_chunk chunk;
-    uint64_t at = reader->input->at;
-    size_t got = activity_input_read(reader->input, &chunk, sizeof chunk);
-
-    *more = false;
-    if (got < sizeof chunk)
-        return true;
-    if (got == SIZE_MAX)
-        return false;
-    if (chunk.magic != LEATI_TRACE_CHUNK_MAGIC || chunk.payload_bytes > LEATI_TRACE_CHUNK_BYTES_MAX)
-        return activity_input_fail(reader->input, "the file is damaged: no chunk begins at byte %" PRIu64, at);
-    got = activity_input_read(reader->input, reader->payload, chunk.payload_bytes);
-    if (got == SIZE_MAX)
-        return false;
-    if (got < chunk.payload_bytes)
-        return true;
-    *more = true;
-    return read_payload(reader, &chunk);
 }
 
 /* ---- waits of streams ---- */
@@ -431,7 +405,7 @@ static int compare_submitted(const void *a, const void *b)
 static void time_waits(struct reader *reader, const struct submitted *order, size_t count, uint64_t *ends,
                        uint64_t *moments)
 {
-    struct activity_log *log = reader->log;
+    struct activity_log *log = reader->leat.log;
     size_t i;
 
     for (i = 0; i < count; i++) {
@@ -458,7 +432,7 @@ static void time_waits(struct reader *reader, const struct submitted *order, siz
 
 static bool find_waits(struct reader *reader)
 {
-    const struct activity_log *log = reader->log;
+    const struct activity_log *log = reader->leat.log;
     struct submitted *order = calloc(log->count + 1, sizeof *order);
     uint64_t *ends = calloc(log->stream_count + 1, sizeof *ends);
     uint64_t *moments = calloc(log->count + 1, sizeof *moments);
@@ -472,48 +446,24 @@ static bool find_waits(struct reader *reader)
         qsort(order, count, sizeof *order, compare_submitted);
         time_waits(reader, order, count, ends, moments);
     } else
-        no_memory(reader);
+        no_memory(&reader->leat);
     free(order);
     free(ends);
     free(moments);
     return fine;
 }
 
-static bool read_header(struct reader *reader)
-{
-    struct leati_trace_header header;
-    size_t got = activity_input_read(reader->input, &header, sizeof header);
-
-    if (got == SIZE_MAX)
-        return false;
-    if (got < sizeof header)
-        return activity_input_fail(reader->input, "the file ends after %zu bytes, within its header", got);
-    if (header.version != LEATI_TRACE_VERSION || header.header_bytes != sizeof header ||
-        header.op_bytes != sizeof(struct leati_trace_op))
-        return activity_input_fail(reader->input,
-                                   "the trace has format version %" PRIu32 ", and this leat reads version %u",
-                                   header.version, LEATI_TRACE_VERSION);
-    return true;
-}
-
 bool activity_read_leat(struct activity_input *input, struct activity_log *log)
 {
-    struct reader reader = {.input = input, .log = log, .payload = malloc(LEATI_TRACE_CHUNK_BYTES_MAX)};
-    bool more = true, fine;
+    static const struct activity_chunk_calls calls = {
+        .string = read_string, .ops = add_block, .record = read_record};
+    struct reader reader = {.leat = {.input = input, .log = log}};
+    bool fine;
 
     log->source = "leat";
-    if (!reader.payload)
-        return no_memory(&reader);
-    fine = read_header(&reader);
-    while (fine && more)
-        fine = read_chunk(&reader, &more);
-    fine = fine && find_waits(&reader);
-    log->truncated = !reader.ended;
-    free(reader.strings.list);
-    free(reader.threads.list);
-    free(reader.devices.list);
-    free(reader.lanes.list);
+    fine = activity_chunks_read(input, &calls, &reader) && find_waits(&reader);
+    log->truncated = !reader.leat.ended;
+    activity_leat_clear(&reader.leat);
     free(reader.blocks);
-    free(reader.payload);
     return fine;
 }

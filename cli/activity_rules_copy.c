@@ -11,7 +11,8 @@ enum {
     SMALL_BYTES_MAX = 64 << 10, /* above, a call costs less than its bytes */
     RUN_MIN = 16,               /* copies in a row that are a loop */
     ALTERNATIONS_MIN = 4,
-    BLOCKING_MIN = 4
+    BLOCKING_MIN = 4,
+    FAULTS_MIN = 16
 };
 
 /* ---- runs of small copies ---- */
@@ -254,6 +255,64 @@ bool advice_small_copies(const struct advice_scene *scene, struct activity_advic
              runs.longest.one_size && runs.longest.stride == (int64_t)runs.longest.first->bytes
                  ? "They follow each other in memory: make one copy of the whole."
                  : "Make one call of them, leat_copy_batch().");
+    return true;
+}
+
+/* ---- managed memory ---- */
+
+/* Returns the direction in which pages move because of a fault, or ADVICE_OTHER. */
+static enum advice_direction fault_direction(const struct activity *a)
+{
+    bool from = a->from_memory == ACTIVITY_MEMORY_DEVICE, to = a->to_memory == ACTIVITY_MEMORY_DEVICE;
+
+    if (a->kind != ACTIVITY_PAGE_MOVE || !(a->flags & ACTIVITY_FLAG_FAULT) || from == to)
+        return ADVICE_OTHER;
+    return to ? ADVICE_TO_DEVICE : ADVICE_FROM_DEVICE;
+}
+
+bool advice_managed_faults(const struct advice_scene *scene, struct activity_advice *advice)
+{
+    uint64_t bytes[ADVICE_DIRECTIONS] = {0}, wall = 0, least = 0, end = 0;
+    const struct activity *longest = NULL;
+    char size[TEXT_MAX], figure[TEXT_MAX], time[32], rate[96];
+    uint32_t device = ACTIVITY_NONE;
+    size_t i;
+
+    for (i = 0; i < scene->by_device_count; i++) { /* of each device in the order of time */
+        const struct activity *a = scene->by_device[i];
+        enum advice_direction direction = fault_direction(a);
+        uint64_t begin = a->device_begin_ns;
+
+        if (direction == ADVICE_OTHER || scene->rate_gb_s[direction] <= 0)
+            continue;
+        end = device == activity_device(scene->log, a) ? end : 0;
+        device = activity_device(scene->log, a);
+        begin = begin > end ? begin : end;
+        wall += a->device_end_ns > begin ? a->device_end_ns - begin : 0;
+        end = a->device_end_ns > end ? a->device_end_ns : end;
+        bytes[direction] += a->bytes;
+        advice->count++;
+        if (!longest || a->device_end_ns - a->device_begin_ns > longest->device_end_ns - longest->device_begin_ns)
+            longest = a;
+    }
+    for (i = 0; i < ADVICE_OTHER; i++)
+        least += advice_time_ns(scene, (enum advice_direction)i, bytes[i]);
+    if (advice->count < FAULTS_MIN || wall <= least)
+        return false;
+    advice->saving_ns = wall - least;
+    activity_place(scene->log, longest, advice->place);
+    bytes[ADVICE_TO_DEVICE] += bytes[ADVICE_FROM_DEVICE];
+    snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
+             "%" PRIu64
+             " times pages of managed memory move although no call asks for it, %s together, in %s: %s GB/s.",
+             advice->count, text_bytes(size, bytes[ADVICE_TO_DEVICE]), activity_duration(time, wall),
+             text_figure(figure, (double)bytes[ADVICE_TO_DEVICE] / (double)wall));
+    snprintf(
+        advice->change, ACTIVITY_TEXT_MAX,
+        "Move the pages before they are used, leat_managed_prefetch() or cudaMemPrefetchAsync(), or copy between "
+        "pinned and device memory.");
+    snprintf(advice->basis, ACTIVITY_TEXT_MAX, "Counts on %s: an upper bound, since kernels may run meanwhile.",
+             advice_rate_text(scene, fault_direction(longest), rate));
     return true;
 }
 

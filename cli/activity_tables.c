@@ -6,8 +6,9 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
-enum { STREAMS_SHOWN = 12, CELL_MAX = 64 };
+enum { STREAMS_SHOWN = 12, POOLS_SHOWN = 12, CELL_MAX = 64 };
 
 static double percent(uint64_t part, uint64_t whole)
 {
@@ -144,6 +145,52 @@ static bool print_reasons(const struct activity_report *report)
     return fine;
 }
 
+static bool add_pools(const struct activity_log *log, struct table *table, const size_t *order, size_t count)
+{
+    bool fine = true;
+    size_t i;
+
+    for (i = 0; i < count && i < POOLS_SHOWN && fine; i++) {
+        const struct activity_pool *pool = &log->pools[order[i]];
+        char name[ACTIVITY_POOL_NAME_MAX], cells[4][TEXT_MAX];
+        const char *row[] = {
+            activity_pool_name(log, order[i], name),     activity_memory_names[pool->memory],
+            text_bytes(cells[0], pool->used_peak_bytes), text_bytes(cells[1], pool->reserved_peak_bytes),
+            text_bytes(cells[2], pool->used_bytes),      text_bytes(cells[3], pool->reserved_bytes)};
+
+        fine = table_add(table, row);
+    }
+    if (count > POOLS_SHOWN && fine) {
+        char name[CELL_MAX];
+        const char *row[6] = {name};
+
+        snprintf(name, sizeof name, "and %zu pools", count - POOLS_SHOWN);
+        fine = table_add(table, row);
+    }
+    return fine;
+}
+
+/* Prints the pools that have had memory, with a line behind the table. */
+static bool print_pools(const struct activity_report *report)
+{
+    static const struct table_column columns[] = {
+        {"POOL", false, 0, true},          {"MEMORY", false, 0, false},     {"MOST USED", true, 0, false},
+        {"MOST RESERVED", true, 0, false}, {"USED AT END", true, 0, false}, {"RESERVED", true, 0, false}};
+    size_t *order = calloc(report->log->pool_count + 1, sizeof *order), count;
+    struct table *table = NULL;
+    bool fine = order != NULL;
+
+    count = order ? activity_pool_order(report->log, order) : 0;
+    if (count) {
+        table = table_create(columns, sizeof columns / sizeof columns[0]);
+        fine = table && add_pools(report->log, table, order, count) && table_print(table, NULL, TABLE_PLAIN);
+        fputc('\n', table_file());
+    }
+    table_destroy(table);
+    free(order);
+    return fine;
+}
+
 static bool print_advice(const struct activity_report *report)
 {
     static const struct table_column columns[] = {{"SAVES", true, 0, true},
@@ -205,6 +252,8 @@ bool activity_write_text(const struct activity_report *report)
             return false;
         fputc('\n', table_file());
     }
+    if (!print_pools(report))
+        return false;
     if (report->advice_count)
         return print_advice(report);
     fputs("No rule found anything to change.\n", table_file());

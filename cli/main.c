@@ -23,6 +23,7 @@ static const struct cli_command {
     {"load", cli_load, "loads the tensors of model files to a device, verified and with the rate", cli_load_help},
     {"run", cli_run, "runs a CUDA program whose copies of pageable memory go through leat", cli_run_help},
     {"trace", cli_trace, "where the time of a recorded run went, and what to change", cli_trace_help},
+    {"top", cli_top, "what a running process does with its devices", cli_top_help},
     {"replay", cli_replay, "runs a recorded trace of allocations through a pool or the driver", cli_replay_help},
     {"plan", cli_plan, "places the blocks of a recorded trace ahead, for a pool that follows the plan",
      cli_plan_help},

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +15,20 @@ const char cli_trace_help[] =
     "Shows where the time of a recorded run went: idle, copy only, compute only, and copy under compute, by device\n"
     "and stream; why the devices were idle; and what to change, with the time that each change would save. With two\n"
     "files it compares the two runs.\n\n"
-    "FILE is what LEAT_TRACE=FILE wrote, or a trace of PyTorch's profiler (JSON, also compressed by gzip); - is\n"
-    "standard input. docs/trace.md defines all figures.\n\n"
+    "FILE is what LEAT_TRACE=FILE wrote, a trace of PyTorch's profiler (JSON, also compressed by gzip), or an SQLite\n"
+    "export of Nsight Systems (nsys); - is standard input. docs/trace.md defines all figures.\n\n"
     "Options:\n"
     "  --json           prints the figures as JSON\n"
     "  --html OUT       writes a page for a browser, with a timeline to zoom; it needs no network\n"
     "  --perfetto OUT   writes the timeline for ui.perfetto.dev\n"
+    "  --one-pass       with --perfetto: writes while it reads, with little memory, for very long traces of leat\n"
     "  --rate GB/S      the rate of the link, for forecasts, if the trace has no large copy that tells it\n"
     "  --help           this text\n";
 
 struct options {
     const char *files[2], *html, *perfetto;
     double rate_gb_s;
-    bool json;
+    bool json, one_pass;
 };
 
 enum { PARSE_GO_ON = -1 };
@@ -44,15 +46,22 @@ static int parse_files(int argc, char **argv, struct options *options)
         cli_complain("trace: --html and --perfetto take one trace, and not two");
         return CLI_USAGE;
     }
+    if (options->one_pass && (!options->perfetto || options->html || options->json)) {
+        cli_complain("trace: --one-pass goes with --perfetto, and with no other output");
+        return CLI_USAGE;
+    }
     return cli_no_operands(argc, argv) == CLI_OK ? PARSE_GO_ON : CLI_USAGE;
 }
 
 static int parse(int argc, char **argv, struct options *options)
 {
-    static const struct option names[] = {
-        {"json", no_argument, NULL, 'j'},           {"html", required_argument, NULL, 'w'},
-        {"perfetto", required_argument, NULL, 'p'}, {"rate", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"json", no_argument, NULL, 'j'},
+                                          {"html", required_argument, NULL, 'w'},
+                                          {"one-pass", no_argument, NULL, '1'},
+                                          {"perfetto", required_argument, NULL, 'p'},
+                                          {"rate", required_argument, NULL, 'r'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option;
     char *end;
 
@@ -66,6 +75,9 @@ static int parse(int argc, char **argv, struct options *options)
             break;
         case 'p':
             options->perfetto = optarg;
+            break;
+        case '1':
+            options->one_pass = true;
             break;
         case 'r':
             options->rate_gb_s = strtod(optarg, &end);
@@ -174,6 +186,34 @@ static int show(const struct activity_report *report, const struct options *opti
     return fine ? CLI_OK : CLI_FAILED;
 }
 
+/* Writes the timeline while the trace is read. */
+static int show_in_one_pass(const struct options *options)
+{
+    FILE *file = fopen(options->perfetto, "we");
+    char error[ACTIVITY_ERROR_MAX];
+    uint64_t missed = 0;
+    bool fine, written;
+
+    if (!file) {
+        cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
+        return CLI_FAILED;
+    }
+    fine = activity_perfetto_pass(options->files[0], file, &missed, error);
+    written = !ferror(file);
+    if (fclose(file) != 0)
+        written = false;
+    if (!written)
+        cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
+    else if (!fine)
+        cli_complain("trace: %s", error);
+    else if (missed)
+        cli_complain("trace: %" PRIu64
+                     " operations have no work in the timeline, since their device times come too late "
+                     "in the trace",
+                     missed);
+    return fine && written ? CLI_OK : CLI_FAILED;
+}
+
 static int compare(const struct activity_report *a, const struct activity_report *b, const struct options *options)
 {
     bool fine = options->json ? activity_compare_json(a, b, stdout) : activity_compare_text(a, b);
@@ -191,6 +231,8 @@ int cli_trace(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
+    if (options.one_pass && options.perfetto)
+        return show_in_one_pass(&options);
     runs = calloc(2, sizeof *runs);
     if (!runs) {
         cli_complain("trace: out of host memory");

@@ -58,6 +58,7 @@ test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' \
                -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"' \
+               -DTEST_NSYS='"$(abspath tests/traces/nsys_small.sqlite)"' \
                -DTEST_VERSION='"$(VERSION)"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
 
@@ -127,8 +128,9 @@ $(test_bin)/unit_packing: test_libs = $(cli_libs)
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
 activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
-                    activity_json.o activity_perfetto.o activity_read.o activity_read_kineto.o activity_read_leat.o \
-                    activity_rules_copy.o activity_rules_host.o text.o text_json.o)
+                    activity_chunks.o activity_join.o activity_json.o activity_perfetto.o activity_perfetto_pass.o activity_read.o activity_read_kineto.o \
+                    activity_read_leat.o activity_read_nsys.o activity_rules_copy.o activity_rules_host.o perfetto.o sqlite.o \
+                    text.o text_json.o)
 $(activity_tests): $(activity_objects)
 $(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
@@ -176,12 +178,19 @@ $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
-# A program whose allocations cli_record.sh records.
-$(test_bin)/recorded: tests/cli/recorded.c $(BUILD)/libleat.a $(BUILD)/flags
+# Writes traces of any length for cli_trace.sh.
+$(test_bin)/large_trace: tests/unit/large_trace.c tests/unit/large_trace.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(LDFLAGS) -o $@
+
+# A program whose allocations cli_record.sh records, and one that cli_top.sh looks at while it runs.
+cli_programs := $(addprefix $(test_bin)/,recorded live)
+$(cli_programs): $(test_bin)/%: tests/cli/%.c $(BUILD)/libleat.a $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
--include $(test_bin)/recorded.d
+-include $(cli_programs:%=%.d)
 
 # The same kernels without sanitizer code, for tests that read the file's bytes.
 test_kernels_plain := $(test_bin)/kernels_plain.so
@@ -212,11 +221,11 @@ $(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.
 $(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bad_disk) $(test_bin)/recorded $(trace_programs) $(run_tests)
+       $(test_bad_disk) $(cli_programs) $(test_bin)/large_trace $(trace_programs) $(run_tests)
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_advice.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_advice.sh cli_top.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 

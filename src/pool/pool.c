@@ -291,6 +291,26 @@ static void fill(struct leat_pool *pool, leat_device *device, const leat_pool_op
                  1 + atomic_fetch_add_explicit(&made, 1, memory_order_relaxed));
 }
 
+/* See leati_pools_function. */
+static bool report_memory(leati_pool_seen seen, void *context)
+{
+    if (!leati_trylock(&list_lock))
+        return false;
+    for (struct leat_pool *pool = list; pool; pool = pool->next) {
+        struct leati_traced_pool traced = {
+            .serial = pool->serial,
+            .name = pool->name,
+            .device = pool->device->name,
+            .kind = pool->kind,
+            .used_bytes = leati_stats_used_bytes(pool),
+            .reserved_bytes = atomic_load_explicit(&pool->figures.reserved_bytes, memory_order_relaxed)};
+
+        seen(context, &traced);
+    }
+    leati_unlock(&list_lock);
+    return true;
+}
+
 /* Adds a pool to the list of all pools and publishes its handle. Call with the device's pools_lock held. */
 static void enlist(struct leat_pool *pool)
 {
@@ -310,6 +330,7 @@ static void enlist(struct leat_pool *pool)
     pool->next = list;
     list = pool;
     leati_unlock(&list_lock);
+    leati_trace_pools(report_memory);
     /* Release: a thread that sees the hooks also sees this pool in the list. */
     atomic_store_explicit(&device->pool_hooks, &hooks, memory_order_release);
     leati_handle_publish(pool);

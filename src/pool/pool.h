@@ -644,6 +644,9 @@ uint16_t leati_stats_thread_tag(void);
 
 /* Raises the peak of the live bytes if more bytes are live now. Call with the pool's lock held. */
 void leati_stats_sample(struct leat_pool *pool) LEATI_REQUIRES(pool->lock);
+
+/* Returns the bytes of all live blocks. Needs no lock, so it may be slightly wrong while threads allocate. */
+uint64_t leati_stats_used_bytes(struct leat_pool *pool);
 leat_status leati_stats_start(struct leat_pool *pool, uint32_t history);
 void leati_stats_end(struct leat_pool *pool);
 

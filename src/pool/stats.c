@@ -174,6 +174,11 @@ static void fill_statistics(struct leat_pool *pool, leat_pool_stats *s)
     s->guard_reports = read_figure(&figures->guard_reports);
 }
 
+uint64_t leati_stats_used_bytes(struct leat_pool *pool)
+{
+    return positive(sum_up(pool).used_bytes);
+}
+
 leat_status leat_pool_get_stats(leat_pool *pool, leat_pool_stats *statistics)
 {
     leat_pool_stats filled;

@@ -33,8 +33,7 @@ struct leati_time_slot {
     bool unended;                      /* the driver has refused the end */
     bool timed;                        /* for the cost of marks */
     uint32_t next_free;                /* index + 1 of the next free slot */
-    uint32_t trace, lane;              /* of a kept slot, as the next two */
-    uint64_t id;
+    struct leati_kept kept;            /* of a kept slot, as the next field */
     struct leati_time_slot *next;
 };
 
@@ -395,38 +394,39 @@ enum leati_times_state leati_time_slot_get(struct leati_time_slot *slot, struct 
     return state;
 }
 
-void leati_time_slot_keep(struct leati_time_slot *slot, uint64_t id, uint32_t trace, uint32_t lane)
+void leati_time_slot_keep(struct leati_time_slot *slot, const struct leati_kept *kept)
 {
     struct leati_device_times *times = slot->times;
 
-    slot->id = id;
-    slot->trace = trace;
-    slot->lane = lane;
+    slot->kept = *kept;
     slot->next = NULL;
     *times->last = slot;
     times->last = &slot->next;
 }
 
-void leati_device_times_look(struct leati_device_times *times, bool last, leati_times_found found)
+void leati_device_times_look(struct leati_device_times *times, bool last, leati_times_found found,
+                             leati_times_waits waits)
 {
     struct leati_time_slot **place = &times->first;
     uint32_t busy[LANES_SEEN] = {0};
 
     while (*place) {
         struct leati_time_slot *slot = *place;
-        struct leati_trace_times known = {.id = slot->id};
+        uint32_t lane = slot->kept.lane;
+        struct leati_trace_times known = {.id = slot->kept.id};
         enum leati_times_state state = LEATI_TIMES_LATER;
 
         /* Later work of a stream that is busy need not be asked for. */
-        if (busy[slot->lane % LANES_SEEN] != slot->lane || last)
+        if (busy[lane % LANES_SEEN] != lane || last)
             state = leati_time_slot_get(slot, &known);
         if (state == LEATI_TIMES_LATER && !last) {
-            busy[slot->lane % LANES_SEEN] = slot->lane;
+            busy[lane % LANES_SEEN] = lane;
+            waits(&slot->kept);
             place = &slot->next;
             continue;
         }
         *place = slot->next;
-        found(&known, slot->trace);
+        found(&known, &slot->kept);
     }
     times->last = place;
 }

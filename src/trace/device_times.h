@@ -29,13 +29,23 @@ enum leati_times_state { LEATI_TIMES_KNOWN, LEATI_TIMES_LATER, LEATI_TIMES_LOST 
 /* Gets the times of a slot. If they are KNOWN or LOST, the slot is free again. */
 enum leati_times_state leati_time_slot_get(struct leati_time_slot *slot, struct leati_trace_times *times);
 
-/* Keeps a slot whose times come LATER. */
-void leati_time_slot_keep(struct leati_time_slot *slot, uint64_t id, uint32_t trace, uint32_t lane);
+/* An operation whose times come LATER. */
+struct leati_kept {
+    uint64_t id, bytes;
+    uint32_t trace; /* number of its trace; 0: it is in none */
+    uint32_t lane;
+    uint8_t kind, kinds; /* as in struct leati_trace_op */
+};
 
-/* Calls found for each kept slot whose times are known or lost (both 0) now, with the number of its trace, and
- * frees the slot. last: the device closes, so that nothing can be waited for any more. */
-typedef void (*leati_times_found)(const struct leati_trace_times *times, uint32_t trace);
-void leati_device_times_look(struct leati_device_times *times, bool last, leati_times_found found);
+/* Keeps its slot. */
+void leati_time_slot_keep(struct leati_time_slot *slot, const struct leati_kept *kept);
+
+/* Calls found for each kept slot whose times are known or lost (both 0) now, and frees the slot. Calls waits for
+ * the others. last: the device closes, so that nothing can be waited for any more. */
+typedef void (*leati_times_found)(const struct leati_trace_times *times, const struct leati_kept *kept);
+typedef void (*leati_times_waits)(const struct leati_kept *kept);
+void leati_device_times_look(struct leati_device_times *times, bool last, leati_times_found found,
+                             leati_times_waits waits);
 
 struct leati_device_times *leati_time_slot_times(struct leati_time_slot *slot);
 const struct leati_traced_device *leati_device_times_device(const struct leati_device_times *times);

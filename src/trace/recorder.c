@@ -18,6 +18,8 @@
 #include "base/options.h"
 #include "base/sized.h"
 #include "base/thread.h"
+#include "trace/live.h"
+#include "trace/pools.h"
 #include "trace/thread_ring.h"
 #include "trace/trace_strings.h"
 #include "trace/trace_writer.h"
@@ -51,6 +53,8 @@ struct session {
     struct leati_trace_times times[OPS];
     uint32_t times_count;
     struct leati_defined defined;
+    struct leati_live_counters live;
+    struct leati_pool_list pools;
     /* Addresses of callers and their strings; a caller's place in the table depends on its address. */
     struct known {
         const void *address;
@@ -137,6 +141,7 @@ static void write_defined(void) LEATI_REQUIRES(lock)
                      sizeof session->defined.devices[0], 0, 0);
     leati_writer_add(writer, LEATI_TRACE_CHUNK_LANES, session->defined.lanes, session->defined.lane_count,
                      sizeof session->defined.lanes[0], 0, 0);
+    leati_live_define(&session->live, &session->defined);
 }
 
 static void write_thread(struct leati_thread_ring *ring) LEATI_REQUIRES(lock)
@@ -156,6 +161,7 @@ static void write_ops(const struct leati_thread_ring *ring, uint32_t count, uint
     write_defined();
     leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_OPS, session->ops, count, sizeof session->ops[0],
                      ring->id, first);
+    leati_live_ops(&session->live, session->ops, count);
     session->state.ops += count;
 }
 
@@ -164,6 +170,20 @@ static void write_times(void) LEATI_REQUIRES(lock)
     leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_TIMES, session->times, session->times_count,
                      sizeof session->times[0], 0, 0);
     session->times_count = 0;
+}
+
+/* Writes the memory of the pools as far as it has changed. */
+static void write_pools(uint64_t now_ns) LEATI_REQUIRES(lock)
+{
+    struct leati_pool_list *pools = &session->pools;
+
+    leati_pools_look(pools, session->live.now.pools, now_ns);
+    if (pools->made_count)
+        leati_writer_add_strings(&session->writer);
+    leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_POOLS, pools->made, pools->made_count,
+                     sizeof pools->made[0], 0, 0);
+    leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_POOL_MEMORY, pools->changes, pools->change_count,
+                     sizeof pools->changes[0], 0, 0);
 }
 
 static void write_state(bool ended) LEATI_REQUIRES(lock)
@@ -192,12 +212,18 @@ static void see_device(struct leati_device_times *times) LEATI_REQUIRES(lock)
 static void get_times(const struct leati_ring_entry *entry, uint64_t id, struct leati_trace_op *op, bool is_mine)
     LEATI_REQUIRES(lock)
 {
+    struct leati_kept kept = {.id = id,
+                              .bytes = entry->op.bytes,
+                              .trace = is_mine ? entry->trace : 0,
+                              .lane = entry->op.lane,
+                              .kind = entry->op.kind,
+                              .kinds = entry->op.kinds};
     struct leati_trace_times times = {.id = id};
 
     see_device(leati_time_slot_times(entry->slot));
     switch (leati_time_slot_get(entry->slot, &times)) {
     case LEATI_TIMES_LATER:
-        leati_time_slot_keep(entry->slot, id, is_mine ? entry->trace : 0, entry->op.lane);
+        leati_time_slot_keep(entry->slot, &kept);
         break;
     case LEATI_TIMES_LOST:
         op->how |= LEATI_TRACE_TIMES_LOST;
@@ -210,14 +236,15 @@ static void get_times(const struct leati_ring_entry *entry, uint64_t id, struct 
 }
 
 /* See leati_times_found. */
-static void found_later(const struct leati_trace_times *times, uint32_t trace) LEATI_REQUIRES(lock)
+static void found_later(const struct leati_trace_times *times, const struct leati_kept *kept) LEATI_REQUIRES(lock)
 {
-    if (!session || trace != session->number)
+    if (!session || kept->trace != session->number)
         return;
     if (!times->device_end_ns) {
         session->state.lost_times++;
         return;
     }
+    leati_live_times(&session->live, kept, times->device_end_ns - times->device_start_ns);
     session->times[session->times_count++] = *times;
     if (session->times_count == OPS)
         write_times();
@@ -236,6 +263,13 @@ static void write_cost(unsigned at) LEATI_REQUIRES(lock)
     leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_COSTS, &cost, 1, sizeof cost, 0, 0);
 }
 
+/* See leati_times_waits. */
+static void waits_still(const struct leati_kept *kept) LEATI_REQUIRES(lock)
+{
+    if (session && kept->trace == session->number)
+        leati_live_in_flight(&session->live, kept);
+}
+
 static void look_at_device(unsigned at, bool last) LEATI_REQUIRES(lock)
 {
     struct leati_device_times *times = devices[at].times;
@@ -252,7 +286,7 @@ static void look_at_device(unsigned at, bool last) LEATI_REQUIRES(lock)
             leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_CLOCKS, &clock, 1, sizeof clock, 0, 0);
         }
     }
-    leati_device_times_look(times, last, found_later);
+    leati_device_times_look(times, last, found_later, waits_still);
 }
 
 static void write_costs_and_state(bool ended) LEATI_REQUIRES(lock)
@@ -346,14 +380,25 @@ static void check_writer(void) LEATI_REQUIRES(lock)
                 strerror(writer->error), (long long)writer->written_bytes);
 }
 
+/* Shows viewers the counters. */
+static void publish(uint64_t now_ns) LEATI_REQUIRES(lock)
+{
+    session->live.now.lost_ops = session->state.lost_ops;
+    session->live.now.lost_times = session->state.lost_times;
+    session->live.now.file_bytes = (uint64_t)session->writer.written_bytes;
+    leati_live_publish(&session->live, now_ns);
+}
+
 /* Takes all that is there and writes it. */
 static void pass(void) LEATI_REQUIRES(lock)
 {
-    uint64_t lost;
+    uint64_t lost, now_ns;
 
     leati_assert_locked(&lock);
     for (unsigned i = 0; i < device_count; i++)
         leati_device_times_enter(devices[i].times);
+    if (session)
+        leati_live_in_flight_begin(&session->live);
     for (struct leati_thread_ring *ring = leati_rings_first(); ring; ring = ring->next)
         read_ring(ring);
     for (unsigned i = 0; i < device_count; i++)
@@ -366,10 +411,15 @@ static void pass(void) LEATI_REQUIRES(lock)
     write_times();
     session->lost_ended += lost;
     session->state.lost_ops = session->lost_ended + count_lost();
-    if (leati_clock_ns() - session->state_ns > STATE_NS)
+    now_ns = leati_clock_ns();
+    if (now_ns - session->pools.time_ns >= LEATI_LIVE_NS)
+        write_pools(now_ns);
+    if (now_ns - session->state_ns > STATE_NS)
         write_costs_and_state(false);
     leati_writer_flush(&session->writer);
     check_writer();
+    if (leati_live_is_due(&session->live, now_ns))
+        publish(now_ns);
 }
 
 /* ---- the thread ---- */
@@ -422,8 +472,10 @@ static void begin_child(void) LEATI_NO_THREAD_SAFETY
     leati_trace_strings_fork();
     leati_lock_init(&lock);
     leati_lock_init(&start_lock);
-    if (session)
+    if (session) {
         leati_writer_close(&session->writer);
+        leati_live_close(&session->live);
+    }
     free(session);
     if (fd >= 0)
         close(fd);
@@ -504,6 +556,7 @@ static struct session *leave_session(void)
     leati_lock(&lock);
     ended = session;
     if (ended) {
+        write_pools(leati_clock_ns());
         write_costs_and_state(true);
         leati_writer_flush(&ended->writer);
     }
@@ -525,6 +578,7 @@ static leat_status start(const char *what, const char *path, bool device_times, 
     pthread_once(&once, register_once);
     LEATI_TRY(open_session(what, path, &made));
     made->by_variable = by_variable;
+    leati_live_open(&made->live, made->writer.path, !device_times);
     atomic_store_explicit(&is_stopping, false, memory_order_relaxed);
     enter_session(made, device_times);
     error = leati_thread_start(&thread, run, NULL);
@@ -534,6 +588,7 @@ static leat_status start(const char *what, const char *path, bool device_times, 
     }
     leati_rings_trace(0, false);
     (void)leave_session();
+    leati_live_close(&made->live);
     leati_writer_close(&made->writer);
     free(made);
     return leati_fail(LEAT_ERROR_SYSTEM, "%s: pthread_create: %s", what, strerror(error));
@@ -572,6 +627,7 @@ static leat_status finish(struct session *ended, leat_trace_stats *stats)
     stats->lost_ops = ended->state.lost_ops;
     stats->lost_times = ended->state.lost_times;
     stats->file_bytes = (uint64_t)writer->written_bytes;
+    leati_live_close(&ended->live);
     leati_writer_close(writer);
     if (!writer->error)
         return LEAT_OK;

@@ -119,6 +119,20 @@ struct leati_span_part {
 };
 void leati_span_copy(const struct leati_span_part *part);
 
+/* The memory of a pool. */
+struct leati_traced_pool {
+    uint64_t serial; /* never reused in this process */
+    const char *name, *device;
+    leat_kind kind;
+    uint64_t used_bytes, reserved_bytes;
+};
+
+/* Sets the function that reports the memory of all pools. It calls seen for each, or returns false without a call
+ * if another thread has the list of the pools. The recorder calls it under its lock, so it must not block. */
+typedef void (*leati_pool_seen)(void *context, const struct leati_traced_pool *pool);
+typedef bool (*leati_pools_function)(leati_pool_seen seen, void *context);
+void leati_trace_pools(leati_pools_function each);
+
 /* Returns the id that the operation of this span will have; 0 outside a span. */
 uint64_t leati_span_id(void);
 

@@ -14,7 +14,7 @@
  * process was killed, or the disk was full, the last chunk may be incomplete, and a reader ignores it. A file that
  * ends without a LEATI_TRACE_CHUNK_STATE chunk whose ended is 1 was not completed.
  *
- * Strings, threads, devices and lanes are defined by chunks that precede the first chunk that uses them.
+ * Strings, threads, devices, lanes and pools are defined by chunks that precede the first chunk that uses them.
  * Operations of one thread are in the order in which its calls ended. Chunks of different threads are in no order;
  * sort by time.
  *
@@ -48,15 +48,17 @@ struct leati_trace_header {
 
 /* What a chunk has. An id is defined once in a file. */
 enum leati_trace_chunk_type {
-    LEATI_TRACE_CHUNK_STRINGS = 1, /* count times struct leati_trace_string, each followed by its text */
-    LEATI_TRACE_CHUNK_THREADS = 2, /* struct leati_trace_thread */
-    LEATI_TRACE_CHUNK_DEVICES = 3, /* struct leati_trace_device */
-    LEATI_TRACE_CHUNK_LANES = 4,   /* struct leati_trace_lane */
-    LEATI_TRACE_CHUNK_OPS = 5,     /* struct leati_trace_op, all of one thread */
-    LEATI_TRACE_CHUNK_TIMES = 6,   /* struct leati_trace_times */
-    LEATI_TRACE_CHUNK_CLOCKS = 7,  /* struct leati_trace_clock */
-    LEATI_TRACE_CHUNK_STATE = 8,   /* struct leati_trace_state, one */
-    LEATI_TRACE_CHUNK_COSTS = 12   /* struct leati_trace_cost */
+    LEATI_TRACE_CHUNK_STRINGS = 1,     /* count times struct leati_trace_string, each followed by its text */
+    LEATI_TRACE_CHUNK_THREADS = 2,     /* struct leati_trace_thread */
+    LEATI_TRACE_CHUNK_DEVICES = 3,     /* struct leati_trace_device */
+    LEATI_TRACE_CHUNK_LANES = 4,       /* struct leati_trace_lane */
+    LEATI_TRACE_CHUNK_OPS = 5,         /* struct leati_trace_op, all of one thread */
+    LEATI_TRACE_CHUNK_TIMES = 6,       /* struct leati_trace_times */
+    LEATI_TRACE_CHUNK_CLOCKS = 7,      /* struct leati_trace_clock */
+    LEATI_TRACE_CHUNK_STATE = 8,       /* struct leati_trace_state, one */
+    LEATI_TRACE_CHUNK_POOLS = 10,       /* struct leati_trace_pool */
+    LEATI_TRACE_CHUNK_POOL_MEMORY = 11, /* struct leati_trace_pool_memory */
+    LEATI_TRACE_CHUNK_COSTS = 12        /* struct leati_trace_cost */
 };
 
 struct leati_trace_chunk {
@@ -213,6 +215,24 @@ struct leati_trace_state {
     uint32_t reserved;
 };
 
+/* A pool of memory. */
+struct leati_trace_pool {
+    uint32_t id;     /* 1 or more; never reused in a file */
+    uint32_t name;   /* string */
+    uint32_t device; /* string: the name of its device, which need not be in a DEVICES chunk */
+    uint32_t memory; /* enum leati_trace_memory */
+};
+
+/* The memory of a pool, from this time on. Written when it has changed, at most every 5 ms; a pool that was
+ * destroyed has 0. */
+struct leati_trace_pool_memory {
+    uint64_t time_ns;
+    uint32_t pool; /* id */
+    uint32_t reserved;
+    uint64_t used_bytes;     /* of live blocks */
+    uint64_t reserved_bytes; /* that the pool has from the driver */
+};
+
 static_assert(sizeof(struct leati_trace_header) == 64, "file header");
 static_assert(sizeof(struct leati_trace_chunk) == 32, "chunk header");
 static_assert(sizeof(struct leati_trace_string) == 8, "string");
@@ -224,6 +244,8 @@ static_assert(sizeof(struct leati_trace_times) == 24, "times");
 static_assert(sizeof(struct leati_trace_clock) == 32, "clock");
 static_assert(sizeof(struct leati_trace_cost) == 24, "cost");
 static_assert(sizeof(struct leati_trace_state) == 48, "state");
+static_assert(sizeof(struct leati_trace_pool) == 16, "pool");
+static_assert(sizeof(struct leati_trace_pool_memory) == 32, "memory of a pool");
 
 /* Returns the id of an operation, unique in a file, never 0. thread: from the OPS chunk. number: the chunk's first
  * for its first operation, then 1 more for each. */

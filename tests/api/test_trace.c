@@ -603,6 +603,76 @@ static void many_traces(void **state)
     OK(leat_memory_free(memory));
 }
 
+/* Returns the latest memory of a pool in the trace; NULL: there is none. */
+static const struct trace_memory *memory_of(const struct trace *trace, const char *pool)
+{
+    const struct trace_memory *latest = NULL;
+
+    for (size_t i = 0; i < trace->memory_count; i++)
+        if (!strcmp(trace->memory[i].name, pool)) {
+            assert_true(!latest || latest->time_ns < trace->memory[i].time_ns);
+            latest = &trace->memory[i];
+        }
+    return latest;
+}
+
+/* Waits until the file says that the pool has used_bytes. */
+static void wait_for_memory(const char *pool, uint64_t used_bytes)
+{
+    bool there = false;
+
+    while (!there) {
+        const struct trace_memory *latest;
+        struct trace trace;
+
+        usleep(1000);
+        trace_read(&trace, path, true);
+        latest = memory_of(&trace, pool);
+        there = latest && latest->used_bytes == used_bytes;
+        trace_free(&trace);
+    }
+}
+
+static void memory_of_pools(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = LEAT_POOL_OPTIONS_INIT;
+    const struct trace_memory *latest;
+    const uint64_t mib = 1 << 20;
+    leat_pool *pools[80], *pool;
+    struct trace trace;
+    void *memory;
+
+    options.name = "before the trace";
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(t->stream, pool, 8 * mib, &memory));
+    start(0);
+    wait_for_memory("before the trace", 8 * mib);
+    OK(leat_free(t->stream, memory));
+    wait_for_memory("before the trace", 0);
+    OK(leat_pool_destroy(pool));
+    options.name = "many";
+    for (unsigned i = 0; i < 80; i++) /* more than the recorder takes */
+        OK(leat_pool_create(t->device, &options, &pools[i]));
+    for (unsigned i = 0; i < 80; i++)
+        OK(leat_pool_destroy(pools[i]));
+    options.name = "at the end";
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_pool_alloc(t->stream, pool, 4 * mib, &memory));
+    wait_for_memory("at the end", 4 * mib);
+    OK(leat_free(t->stream, memory));
+    OK(leat_stream_synchronize(t->stream));
+    stop(&trace);
+    latest = memory_of(&trace, "before the trace");
+    assert_string_equal(latest->memory, "device");
+    assert_string_equal(latest->device, test_device_name());
+    assert_int_equal(latest->reserved_bytes, 0); /* it was destroyed */
+    latest = memory_of(&trace, "at the end");
+    assert_true(latest->used_bytes == 0 && latest->reserved_bytes >= 4 * mib);
+    trace_free(&trace);
+    OK(leat_pool_destroy(pool));
+}
+
 static void refused(void **state)
 {
     leat_trace_options options = LEAT_TRACE_OPTIONS_INIT;
@@ -631,10 +701,19 @@ static void refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(copies_and_work),   STATE_TEST(memory_and_files), STATE_TEST(streams_that_wait),
-    cmocka_unit_test(ranges),      STATE_TEST(failures),         STATE_TEST(host_only),
-    STATE_TEST(work_that_goes_on), STATE_TEST(threads_that_end), STATE_TEST(many_streams),
-    STATE_TEST(many_traces),       STATE_TEST(captures_go_on),   cmocka_unit_test(device_that_closes),
+    STATE_TEST(copies_and_work),
+    STATE_TEST(memory_and_files),
+    STATE_TEST(streams_that_wait),
+    cmocka_unit_test(ranges),
+    STATE_TEST(failures),
+    STATE_TEST(host_only),
+    STATE_TEST(work_that_goes_on),
+    STATE_TEST(threads_that_end),
+    STATE_TEST(many_streams),
+    STATE_TEST(many_traces),
+    STATE_TEST(captures_go_on),
+    cmocka_unit_test(device_that_closes),
+    STATE_TEST(memory_of_pools),
     cmocka_unit_test(refused),
 };
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cli_trace.sh - "leat trace": tables, JSON, the page in a browser, the timeline as Perfetto's own definitions read it,
+# cli_trace.sh - "leat trace": traces of other tools, tables, JSON, the page in a browser, the timeline as Perfetto's own definitions read it,
 # two runs beside each other, and wrong files.
 #
 # LEAT_COMMAND is the command; the recorded example lies in the examples folder beside it. LEAT_TEST_DEVICE is the
@@ -7,6 +7,7 @@
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
 kineto=../traces/kineto_small.json
+nsys=../traces/nsys_small.sqlite
 
 # value KEY: a top-level value of the JSON. device KEY: one of the first device.
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}\$/\1/p" "$work/out" | head -n 1; }
@@ -48,6 +49,63 @@ run 0 trace --json "$kineto" "$kineto" && [ "$(grep -c '"span_ns": 9000000' "$wo
     fail 'the comparison does not have both runs'
 run 0 trace --json --rate 20 "$kineto"
 
+# ---- an export of nsys ----
+
+if run 0 trace --json "$nsys"; then
+    sums
+    [ "$(value source)" = '"nsys"' ] || fail 'the source is not nsys'
+    [ "$(value span_ns) $(value idle_ns) $(value copy_ns) $(value compute_ns)" = '3000 800 200 2000' ] ||
+        fail 'the figures of the export are others'
+fi
+cp "$nsys" "$work/name with ?immutable=0&x#%41"
+run 0 trace "$work/name with ?immutable=0&x#%41"
+run 1 trace - <"$nsys" && says 'not from standard input'
+gzip -c "$nsys" >"$work/nsys.gz"
+run 1 trace "$work/nsys.gz" && says 'not compressed'
+# sql FILE STATEMENTS: changes a copy of the export.
+sql() {
+    cp "$nsys" "$1" && python3 -c 'import sqlite3, sys
+file = sqlite3.connect(sys.argv[1])
+file.executescript(sys.argv[2])' "$1" "$2"
+}
+if python3 -c 'import sqlite3' 2>"$work/err"; then
+    for change in \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 3|end is not a time at or after start' \
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'|row 1: start is not a time" \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = -1|start is not a time' \
+        'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = -5|deviceId is not the number of a device' \
+        'UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1.5|bytes is not a number of bytes' \
+        "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = 'x'|nameId is not the number of a name" \
+        'ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN copyKind|has no column copyKind' \
+        'DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;
+            DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY; DROP TABLE NVTX_EVENTS|no activity with a time'; do
+        sql "$work/changed" "${change%|*}" && run 1 trace "$work/changed" && says "${change##*|}"
+    done
+    # Pages that move because of faults, at a tenth of the rate of a large copy; those that a call moves are fine.
+    for cause in 2 1; do
+        sql "$work/changed" "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY ADD COLUMN migrationCause INTEGER;
+            INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (5000, 105000, 0, 1, 3, NULL, 1 << 48, 2000000, 1, 1, 2, NULL);
+            WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 20)
+            INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY SELECT 200000 + x * 20000, 210000 + x * 20000, 0, 1, 3, NULL, 1 << 48,
+            20000, 11, 4, 4, $cause FROM n" && run 0 trace --json "$work/changed"
+        wanted='managed-faults '
+        [ $cause -eq 2 ] || wanted=
+        [ "$(rules)" = "$wanted" ] || fail "the rules of moved pages are $(rules)"
+    done
+    # A view is no table: its rows could be made without end.
+    sql "$work/changed" 'DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS
+        WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start, x AS end, 0 AS deviceId, 0 AS
+        streamId FROM n' && run 0 trace --json "$work/changed" && [ "$(value kernels)" -eq 0 ] || fail 'a view is read'
+    # A second process has devices of its own, and the same correlation numbers.
+    sql "$work/changed" 'INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1480, 3480, 0, 1, NULL, 3, 5,
+        (1 << 48) | (4712 << 24), 6, 5, NULL)' && run 0 trace --json "$work/changed" &&
+        [ "$(grep -c '"name": "cuda:0 of process 4712"' "$work/out")" -eq 1 ] || fail 'the processes are one'
+    python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript("CREATE TABLE a(b)")' "$work/foreign"
+    run 1 trace "$work/foreign" && says 'no export of nsys'
+else
+    echo 'skipped: changed exports of nsys: python3 has no sqlite3'
+fi
+
 # ---- a recorded program: the columns of a matrix, copied one by one and as one ----
 
 example=$(dirname "$leat")/examples/transpose_columns
@@ -58,6 +116,13 @@ if [ -x "$example" ]; then
         [ "$(value source) $(value lost) $(value truncated)" = '"leat" 0 false' ] || fail "$way is not whole"
         cp "$work/out" "$work/$way.json"
     done
+    run 0 trace "$work/columns.trace" && { grep -q '^the pinned pool on ' "$work/out" || fail 'there is no table of pools'; }
+    run 0 trace --json "$work/columns.trace" && [ "$(grep -c '"reserved_peak_bytes"' "$work/out")" -ge 1 ] ||
+        fail 'the JSON has no pools'
+    run 0 trace --perfetto "$work/columns.timeline" --html "$work/columns.html" "$work/columns.trace"
+    run 0 trace --one-pass --perfetto "$work/columns.pass" "$work/columns.trace"
+    grep -q 'the pinned pool on .*: reserved' "$work/columns.timeline" || fail 'the timeline has no counters of pools'
+    grep -q '"charts":\[{"name"' "$work/columns.html" || fail 'the page has no charts of pools'
     run 0 trace "$work/columns.trace" "$work/once.trace"
     # How long the copies take is up to the machine, but their pattern is not.
     run 0 trace --json "$work/columns.trace"
@@ -108,6 +173,8 @@ fi
 # ---- the timeline ----
 
 run 0 trace --perfetto "$work/timeline" "$kineto"
+both=
+[ ! -s "$work/columns.pass" ] || both="$work/columns.timeline $work/columns.pass"
 if ! command -v python3 >/dev/null || ! python3 -m venv "$work/venv" >"$work/log" 2>&1; then
     echo 'skipped: the timeline by the definitions of Perfetto: python3 cannot make virtual environments'
 elif ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 perfetto \
@@ -115,9 +182,21 @@ elif ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check --retrie
     echo 'skipped: the timeline by the definitions of Perfetto: pip cannot fetch the package perfetto'
 else
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python "$work/venv/bin/python" perfetto_check.py "$work/timeline" \
-        >"$work/out" 2>"$work/err" || fail 'Perfetto reads something else'
+        $both >"$work/out" 2>"$work/err" || fail 'Perfetto reads something else'
     grep '^skipped' "$work/out"
 fi
+
+# A long trace needs no more memory than a short one: here half of what keeping it would need.
+large=$(dirname "$leat")/tests/large_trace
+[ -n "$LEAT_TEST_CFLAGS" ] || ulimit -S -v 150000
+"$large" 1000000 2>"$work/has" | "$leat" trace --one-pass --perfetto "$work/large" - >"$work/out" 2>"$work/err" ||
+    fail 'a long trace is not written'
+ulimit -S -v unlimited
+size=$(wc -c <"$work/large")
+read -r _ slices _ counts <"$work/has"
+[ "$size" -gt $((20 * (slices + counts))) ] && [ "$size" -le $((50 * (slices + counts))) ] ||
+    fail "$slices slices and $counts counts take $size bytes"
+rm -f "$work/large"
 
 # ---- wrong files and command lines ----
 
@@ -131,10 +210,14 @@ run 1 trace --html "$work/nowhere/page" "$kineto" && says 'cannot be written'
 run 1 trace "$kineto" "$work/empty" && says 'the file is empty'
 if [ -w /dev/full ]; then
     run 1 trace --perfetto /dev/full "$kineto" && says 'cannot be written'
+    [ ! -s "$work/columns.trace" ] || { run 1 trace --one-pass --perfetto /dev/full "$work/columns.trace" && says 'cannot be written'; }
     run 1 trace --html /dev/full "$kineto" && says 'cannot be written'
 fi
 usage 'the trace to show is missing' trace
 usage '--html and --perfetto take one trace' trace --html "$work/x" "$kineto" "$kineto"
+usage '--one-pass goes with --perfetto' trace --one-pass "$kineto"
+usage '--one-pass goes with --perfetto' trace --one-pass --json --perfetto "$work/x" "$kineto"
+run 1 trace --one-pass --perfetto "$work/x" "$kineto" && says 'traces of leat'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"
 usage 'is no number of GB/s' trace --rate fast "$kineto"
 usage 'there is no option --jason' trace --jason "$kineto"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks a timeline of "leat trace --perfetto" by the definitions in the package perfetto, and, where its
-trace_processor can be fetched, by that too. The timeline must be of tests/traces/kineto_small.json."""
+trace_processor can be fetched, by that too. The timeline must be of tests/traces/kineto_small.json. With two more
+timelines: these must have equally many slices, flows and counts."""
 import subprocess
 import sys
 
@@ -72,5 +73,14 @@ def check_processor(path):
     processor.close()
 
 
+def count(packets):
+    events = [packet.track_event for packet in packets if packet.HasField("track_event")]
+    names = {name.iid: name.name for packet in packets for name in packet.interned_data.event_names}
+    return (sorted(names[e.name_iid] for e in events if e.type == e.TYPE_SLICE_BEGIN), len({f for e in events for f in e.flow_ids}),
+            sum(e.type == e.TYPE_COUNTER for e in events))
+
+
 check_packets(read(sys.argv[1]))
+if len(sys.argv) > 3:
+    check(count(read(sys.argv[2])) == count(read(sys.argv[3])), "the timelines differ")
 check_processor(sys.argv[1])

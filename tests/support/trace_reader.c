@@ -42,6 +42,7 @@ static struct {
 } lanes[IDS_MAX];
 static const char *devices[IDS_MAX];
 static bool threads[IDS_MAX];
+static struct trace_memory pools[IDS_MAX];
 
 static const char *string_of(const struct trace *trace, uint32_t id)
 {
@@ -120,6 +121,19 @@ static void read_times(struct trace *trace, const struct leati_trace_times *time
     trace->ops[i - 1].device_end_ns = times->device_end_ns;
 }
 
+static void read_memory(struct trace *trace, const struct leati_trace_pool_memory *memory)
+{
+    struct trace_memory *made = &trace->memory[trace->memory_count++];
+
+    assert_true(memory->pool < IDS_MAX && pools[memory->pool].name);
+    assert_true(memory->time_ns);
+    *made = pools[memory->pool];
+    made->pool = memory->pool;
+    made->time_ns = memory->time_ns;
+    made->used_bytes = memory->used_bytes;
+    made->reserved_bytes = memory->reserved_bytes;
+}
+
 static void read_record(struct trace *trace, const struct leati_trace_chunk *chunk, uint32_t index, const char *at)
 {
     union {
@@ -131,6 +145,8 @@ static void read_record(struct trace *trace, const struct leati_trace_chunk *chu
         struct leati_trace_clock clock;
         struct leati_trace_cost cost;
         struct leati_trace_state state;
+        struct leati_trace_pool pool;
+        struct leati_trace_pool_memory memory;
     } is;
 
     assert_true(chunk->record_bytes <= sizeof is);
@@ -178,6 +194,16 @@ static void read_record(struct trace *trace, const struct leati_trace_chunk *chu
         trace->ended = is.state.ended;
         assert_int_equal(is.state.ops, trace->count);
         break;
+    case LEATI_TRACE_CHUNK_POOLS:
+        assert_true(is.pool.id && is.pool.id < IDS_MAX && !pools[is.pool.id].name);
+        pools[is.pool.id] = (struct trace_memory){.name = string_of(trace, is.pool.name),
+                                                  .device = string_of(trace, is.pool.device),
+                                                  .memory = memories[is.pool.memory]};
+        trace->pools++;
+        break;
+    case LEATI_TRACE_CHUNK_POOL_MEMORY:
+        read_memory(trace, &is.memory);
+        break;
     default:
         fail_msg("a chunk of type %u", chunk->type);
     }
@@ -208,8 +234,10 @@ void trace_read(struct trace *trace, const char *path, bool cut)
     memset(lanes, 0, sizeof lanes);
     memset(devices, 0, sizeof devices);
     memset(threads, 0, sizeof threads);
+    memset(pools, 0, sizeof pools);
     bytes = read_file(trace, path);
     trace->ops = test_buffer(bytes / sizeof(struct leati_trace_op) * sizeof *trace->ops + 1);
+    trace->memory = test_buffer(bytes / sizeof(struct leati_trace_pool_memory) * sizeof *trace->memory + 1);
     assert_true(bytes >= sizeof header);
     memcpy(&header, trace->content, sizeof header);
     assert_memory_equal(header.magic, LEATI_TRACE_MAGIC, 8);
@@ -239,5 +267,6 @@ void trace_free(struct trace *trace)
         free((void *)trace->strings[i]);
     free(trace->strings);
     free(trace->ops);
+    free(trace->memory);
     free(trace->content);
 }

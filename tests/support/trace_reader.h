@@ -19,6 +19,13 @@ struct trace_op {
     int status;
 };
 
+/* The memory of a pool at a time. */
+struct trace_memory {
+    uint64_t time_ns, used_bytes, reserved_bytes;
+    uint32_t pool;
+    const char *name, *device, *memory; /* of the pool */
+};
+
 struct trace {
     struct trace_op *ops; /* in the order of the file: of one thread, in the order in which they ended */
     size_t count;
@@ -26,7 +33,9 @@ struct trace {
     uint64_t uncertainty_ns; /* the largest of the clocks */
     uint64_t cost_samples;   /* operations whose marks were timed */
     bool ended;
-    uint32_t threads, lanes, devices, clocks;
+    uint32_t threads, lanes, devices, clocks, pools;
+    struct trace_memory *memory; /* in the order of the file */
+    size_t memory_count;
     char *content; /* of the file */
     const char **strings;
     size_t string_room;

@@ -72,13 +72,21 @@ static inline void made_string(struct made_file *file, uint32_t id, const char *
     made_put(file, zeros, padded - string.bytes);
 }
 
-/* A whole trace: a thread, a device, a stream; a range with an allocation, a copy, a kernel whose times come
- * later, and a wait. */
+/* A whole trace: a thread, a device, a stream, two pools; a range with an allocation, a copy, a kernel whose times
+ * come later, and a wait. */
 static inline void made_trace(struct made_file *file)
 {
     const struct leati_trace_thread thread = {.id = 1, .system_id = 4711, .name = 4};
     const struct leati_trace_device device = {.id = 1, .name = 5};
     const struct leati_trace_lane lane = {.id = 1, .device = 1, .serial = 3};
+    const struct leati_trace_pool pools[] = {
+        {.id = 1, .name = 11, .device = 5, .memory = LEATI_TRACE_MEMORY_DEVICE},
+        {.id = 2, .name = 4, .device = 4, .memory = LEATI_TRACE_MEMORY_PINNED}};
+    const struct leati_trace_pool_memory memory[] = {
+        {.time_ns = 900, .pool = 1, .used_bytes = 100, .reserved_bytes = 4096}, /* before the span */
+        {.time_ns = 2000, .pool = 1, .used_bytes = 3000, .reserved_bytes = 8192},
+        {.time_ns = 1500, .pool = 1, .used_bytes = 4000, .reserved_bytes = 4096},
+        {.time_ns = 9000, .pool = 1, .used_bytes = 7, .reserved_bytes = 2048}};
     const struct leati_trace_op ops[] = {
         {.host_start_ns = 1100,
          .host_time = 50,
@@ -125,6 +133,9 @@ static inline void made_trace(struct made_file *file)
     made_chunk(file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
     made_chunk(file, LEATI_TRACE_CHUNK_DEVICES, 0, 0, &device, 1, sizeof device);
     made_chunk(file, LEATI_TRACE_CHUNK_LANES, 0, 0, &lane, 1, sizeof lane);
+    made_string(file, 11, "a pool");
+    made_chunk(file, LEATI_TRACE_CHUNK_POOLS, 0, 0, pools, 2, sizeof pools[0]);
+    made_chunk(file, LEATI_TRACE_CHUNK_POOL_MEMORY, 0, 0, memory, 4, sizeof memory[0]);
     made_chunk(file, LEATI_TRACE_CHUNK_OPS, 1, 40, ops, 5, sizeof ops[0]);
     made_chunk(file, LEATI_TRACE_CHUNK_TIMES, 0, 0, &times, 1, sizeof times);
     made_chunk(file, LEATI_TRACE_CHUNK_TIMES, 0, 0, &foreign, 1, sizeof foreign);
@@ -153,6 +164,26 @@ static const char made_kineto[] =
     "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mul\", \"ts\": 1, \"dur\": 9},\n"
     "{\"ph\": \"i\", \"name\": \"Record Window End\", \"ts\": 90, \"s\": \"g\"}\n"
     "], \"traceName\": \"x\"}\n";
+
+/* An export of nsys with the same work (tests/traces/make_nsys.py), without its first bytes being checked. Does
+ * not add anything if this machine has no libsqlite3, which reads it. */
+static inline bool made_nsys(struct made_file *file)
+{
+    char error[ACTIVITY_ERROR_MAX] = "", bytes[4096];
+    struct activity_log *log = activity_read(TEST_NSYS, error);
+    FILE *from = fopen(TEST_NSYS, "re");
+    size_t got;
+
+    if (!log && strstr(error, "libsqlite3.so.0, which cannot be loaded")) {
+        fclose(from);
+        return false;
+    }
+    activity_log_destroy(log);
+    while ((got = fread(bytes, 1, sizeof bytes, from)) > 0)
+        made_put(file, bytes, got);
+    fclose(from);
+    return true;
+}
 
 /* Reads bytes as a file. */
 static inline struct activity_log *made_read(const void *bytes, size_t count, char error[ACTIVITY_ERROR_MAX])

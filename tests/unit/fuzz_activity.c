@@ -104,9 +104,22 @@ static void use(const struct activity_log *log, FILE *nothing)
     activity_breakdown_destroy(breakdown);
 }
 
+/* The same file, as it is read in one pass. */
+static void use_in_one_pass(const struct made_file *file, FILE *nothing)
+{
+    char path[TEMPORARY_PATH], error[ACTIVITY_ERROR_MAX] = "";
+    int fd = temporary_file(path);
+    uint64_t missed;
+
+    MUST(fd >= 0 && write(fd, file->bytes, file->count) == (ssize_t)file->count && close(fd) == 0);
+    MUST(activity_perfetto_pass(path, nothing, &missed, error) || error[0]);
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t seed = test_seed(), rounds = ROUNDS, read = 0;
+    struct made_file nsys = {NULL, 0, 0};
     FILE *nothing = fopen("/dev/null", "w");
 
     MUST(nothing);
@@ -116,6 +129,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--rounds"))
             rounds = strtoull(argv[i + 1], NULL, 0);
     }
+    if (!made_nsys(&nsys))
+        printf("skipped: exports of nsys: there is no libsqlite3\n");
     printf("TEST_SEED=%" PRIu64 "\n", seed);
     state_of_random = seed * 2654435761u + 88172645463325252u;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -123,22 +138,27 @@ int main(int argc, char **argv)
         char error[ACTIVITY_ERROR_MAX] = "";
         struct activity_log *log;
 
-        if (round % 2)
+        if (round % 3 == 0)
             made_put(&file, made_kineto, strlen(made_kineto));
-        else
+        else if (round % 3 == 1 || !nsys.count)
             made_trace(&file);
-        if (round > 1)
+        else
+            made_put(&file, nsys.bytes, nsys.count);
+        if (round > 2)
             damage(&file);
         log = made_read(file.bytes, file.count, error);
         MUST(log || error[0]);
-        MUST(log || round > 1);
+        MUST(log || round > 2);
         if (log)
             use(log, nothing);
+        if (round % 3 == 1)
+            use_in_one_pass(&file, nothing);
         read += log != NULL;
         activity_log_destroy(log);
         free(file.bytes);
     }
     printf("%" PRIu64 " files, of which %" PRIu64 " could be read\n", rounds, read);
     fclose(nothing);
-    return read > 2 && read < rounds ? 0 : 1;
+    free(nsys.bytes);
+    return read > 3 && read < rounds ? 0 : 1;
 }

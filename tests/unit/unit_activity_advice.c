@@ -354,6 +354,42 @@ static void allocations_in_a_loop_cost_idle_time(void **state)
     is_silent(&made);
 }
 
+/* Kernels before each of which pages move to the device, because of faults or because a call asks for it, and one
+ * large copy, which tells the rate. */
+static void managed_run(struct made *made, int flags, uint64_t gb_s, unsigned moves)
+{
+    begin(made);
+    copy(made, 0, PINNED, DEVICE, 64 * MIB, 20, 0);
+    for (unsigned i = 0; i < moves; i++) {
+        struct activity a = blank(ACTIVITY_PAGE_MOVE);
+
+        a.bytes = 2 * MIB;
+        a.from_memory = ACTIVITY_MEMORY_MANAGED;
+        a.to_memory = DEVICE;
+        a.flags = (uint8_t)flags;
+        work(made, a, a.bytes / gb_s);
+        kernel(made, 0, 1000000);
+    }
+    wait_for_all(made);
+}
+
+static void managed_faults(void **state)
+{
+    struct made made;
+
+    (void)state;
+    /* 40 times 2 MiB at 2 GB/s instead of 20. */
+    managed_run(&made, ACTIVITY_FLAG_FAULT, 2, 40);
+    fires(&made, "managed-faults", 40 * (2 * MIB / 2 - 2 * MIB / 20 - 100),
+          40 * (2 * MIB / 2 - 2 * MIB / 20 + 100));
+    managed_run(&made, 0, 2, 40); /* a call has asked for it */
+    is_silent(&made);
+    managed_run(&made, ACTIVITY_FLAG_FAULT, 20, 40);
+    is_silent(&made);
+    managed_run(&made, ACTIVITY_FLAG_FAULT, 2, 15);
+    is_silent(&made);
+}
+
 static void wait_run(struct made *made, bool waits, bool reads)
 {
     begin(made);
@@ -413,6 +449,7 @@ static void an_empty_run_has_no_advice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(managed_faults),
         cmocka_unit_test(copies_of_columns_become_one),
         cmocka_unit_test(small_copies_become_a_batch),
         cmocka_unit_test(recording_is_no_saving),

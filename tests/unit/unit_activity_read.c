@@ -3,6 +3,7 @@
  * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
  */
 #include "activity_file.h"
+#include "large_trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,6 +76,34 @@ static void leat_traces_are_read(void **state)
     assert_string_equal(activity_place(log, find(log, ACTIVITY_COPY), place),
                         "leat_copy_sync at program(load+0x12) in 'step'");
     assert_int_equal(find(log, ACTIVITY_COPY)->address, 0x2000);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
+static void memory_of_pools_is_read(void **state)
+{
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX], name[ACTIVITY_POOL_NAME_MAX];
+    struct activity_log *log;
+    size_t order[2];
+
+    (void)state;
+    made_trace(&file);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    assert_true(log->pool_count == 2 && log->change_count == 4);
+    assert_true(log->pools[0].used_peak_bytes == 4000 && log->pools[0].reserved_peak_bytes == 8192);
+    assert_true(log->pools[0].used_bytes == 7 && log->pools[0].reserved_bytes == 2048);
+    assert_true(log->pools[0].device == 0 && log->pools[1].device == ACTIVITY_NONE);
+    assert_int_equal(log->pools[0].memory, ACTIVITY_MEMORY_DEVICE);
+    assert_string_equal(activity_pool_name(log, 0, name), "a pool on cpu:0");
+    assert_int_equal(log->changes[0].ns, 0); /* the span begins at 1050 */
+    assert_int_equal(log->changes[1].ns, 450);
+    assert_int_equal(log->changes[2].ns, 950);
+    assert_int_equal(log->changes[3].ns, log->span_ns);
+    assert_int_equal(activity_pool_order(log, order), 1); /* the other one never had memory */
+    assert_int_equal(order[0], 0);
     activity_log_destroy(log);
     free(file.bytes);
 }
@@ -168,6 +197,47 @@ static void kineto_traces_are_read(void **state)
     activity_log_destroy(log);
 }
 
+static struct made_file nsys; /* empty: there is no libsqlite3 */
+
+static void nsys_exports_are_read(void **state)
+{
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_log *log;
+
+    (void)state;
+    if (!made_nsys(&nsys)) {
+        print_message("skipped: exports of nsys: there is no libsqlite3\n");
+        skip();
+    }
+    log = made_read(nsys.bytes, nsys.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    check_made(log, "");
+    assert_string_equal(log->source, "nsys");
+    assert_int_equal(log->lost, 1); /* a copy without times */
+    assert_string_equal(activity_name(log, log->devices[0].name), "cuda:0 GPU");
+    assert_string_equal(activity_name(log, find(log, ACTIVITY_COPY)->place), "cudaMemcpy");
+    assert_string_equal(activity_name(log, find(log, ACTIVITY_KERNEL)->place), "cudaLaunchKernel");
+    for (size_t i = 0; i < log->name_count; i++)
+        assert_null(strstr(log->names[i], "not used"));
+    activity_log_destroy(log);
+}
+
+static void cut_nsys_exports_are_refused(void **state)
+{
+    (void)state;
+    if (!nsys.count)
+        skip();
+    for (size_t bytes = 1; bytes < nsys.count; bytes += 101) {
+        char error[ACTIVITY_ERROR_MAX] = "";
+        struct activity_log *log = made_read(nsys.bytes, bytes, error);
+
+        assert_null(log);
+        assert_true(error[0] != '\0');
+    }
+    free(nsys.bytes);
+}
+
 /* A trace that was cut is read up to the cut, if it has any operation there, and says that it was not ended. */
 static void truncated_files_are_read_as_far_as_they_go(void **state)
 {
@@ -216,7 +286,7 @@ static void wrong_files_are_refused(void **state)
     (void)state;
     refuse_text("", "the file is empty");
     refuse_text("t_us,op,id,bytes,stream\n", "neither a trace of leat");
-    refuse_text("SQLite format 3", "SQLite");
+    refuse_text("SQLite format 3", "within its header");
     refuse_text("leattrc\n", "within its header");
     refuse_text("{}", "there is no list traceEvents");
     refuse_text("{\"a\": 1, \"b\": [2]}", "there is no list traceEvents");
@@ -246,6 +316,8 @@ static void damaged_records_are_refused(void **state)
     const struct leati_trace_lane lane = {.id = 1, .device = 9, .serial = 3};
     const struct leati_trace_thread thread = {.id = 0};
     const struct leati_trace_device device = {.id = UINT32_MAX};
+    const struct leati_trace_pool pool = {.id = 1};
+    struct leati_trace_pool_memory memory = {.time_ns = 1, .pool = 2};
     struct made_file file = {NULL, 0, 0};
 
     (void)state;
@@ -261,6 +333,14 @@ static void damaged_records_are_refused(void **state)
     file.count = 64;
     made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &lane, 1, sizeof lane);
     refuse(file.bytes, file.count, "1 records of 16 bytes");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_POOLS, 0, 0, &pool, 1, sizeof pool);
+    made_chunk(&file, LEATI_TRACE_CHUNK_POOL_MEMORY, 0, 0, &memory, 1, sizeof memory);
+    refuse(file.bytes, file.count, "there is no pool 2");
+    memory.pool = 1;
+    memory.used_bytes = UINT64_MAX;
+    memcpy(file.bytes + file.count - sizeof memory, &memory, sizeof memory);
+    refuse(file.bytes, file.count, "pool 1 has 18446744073709551615 bytes");
     free(file.bytes);
 }
 
@@ -281,7 +361,7 @@ static void impossible_spans_are_refused(void **state)
 
 /* ---- a long run, to write ---- */
 
-enum { LONG_COUNT = 60000, THREADS = 5, STREAMS = 7 };
+enum { LONG_COUNT = 60000, THREADS = 5, STREAMS = 7, POOLS = 20, CHANGES = 20000 };
 
 /* Calls nest and work overlaps in all ways. Names have characters that a page and JSON must escape. */
 static struct activity_log *make_long(void)
@@ -295,6 +375,12 @@ static struct activity_log *make_long(void)
 
     for (unsigned i = 0; i < STREAMS; i++)
         activity_log_stream(log, device, i);
+    for (unsigned i = 0; i < POOLS; i++) {
+        struct activity_pool pool = {.name = activity_log_name(log, "</pool>"),
+                                     .device_name = log->devices[device].name};
+
+        assert_int_equal(activity_log_pool(log, &pool), i);
+    }
     for (unsigned i = 0; i < THREADS; i++)
         activity_log_thread(log, i);
     for (unsigned i = 0; i < LONG_COUNT; i++) {
@@ -314,6 +400,12 @@ static struct activity_log *make_long(void)
         a.device_begin_ns = a.host_begin_ns + (random >> 30) % 20000;
         a.device_end_ns = a.device_begin_ns + (random >> 35) % 30000;
         assert_true(activity_log_add(log, &a));
+    }
+    for (unsigned i = 0; i < CHANGES; i++) {
+        struct activity_memory_change change = {
+            .ns = i * 2999, .used_bytes = i * 512, .reserved_bytes = i * 1024, .pool = i % POOLS};
+
+        assert_true(activity_log_change(log, &change));
     }
     assert_true(activity_log_finish(log, error));
     return log;
@@ -352,6 +444,7 @@ static void pages_are_small_and_closed(void **state)
         ends++;
     assert_int_equal(ends, 2);
     assert_null(strstr(page, "<!--"));
+    assert_non_null(strstr(page, "\"charts\":[{\"name\":\"\\u003c/pool> on gpu"));
     data = strstr(page, "id=\"data\">");
     assert_non_null(data);
     assert_int_equal(strncmp(data, "id=\"data\">{\"report\"", 19), 0);
@@ -453,19 +546,21 @@ static bool take_packet(const unsigned char *at, const unsigned char *end, struc
     return is_event;
 }
 
+/* How many events a timeline has. */
+struct counted {
+    size_t slices, counters, flows;
+};
+
 /* The slices of each track must nest when its events are sorted by time, as trace_processor sorts them. */
-static void perfetto_slices_nest(void **state)
+static struct counted count_events(const unsigned char *trace, size_t bytes)
 {
-    struct activity_log *log = make_long();
-    struct activity_report report = {.log = log};
-    size_t bytes, count = 0, slices = 0, counters = 0, flows = 0, expected = 0, expected_flows = 0;
-    unsigned char *trace = written(&report, &bytes, write_perfetto);
-    const unsigned char *at = trace;
     struct event *events = calloc(bytes / 8, sizeof *events);
+    struct counted counted = {0, 0, 0};
+    const unsigned char *at = trace;
     struct field packet;
     unsigned depth = 0;
+    size_t count = 0;
 
-    (void)state;
     while (take_field(&at, trace + bytes, &packet)) {
         assert_int_equal(packet.number, 1);
         events[count].order = count;
@@ -473,46 +568,107 @@ static void perfetto_slices_nest(void **state)
     }
     qsort(events, count, sizeof *events, compare_events);
     for (size_t i = 0; i < count; i++) {
-        if (i == 0 || events[i].track != events[i - 1].track) {
+        if (i == 0 || events[i].track != events[i - 1].track)
             assert_int_equal(depth, 0);
-        }
-        slices += events[i].type == 1;
-        counters += events[i].type == 4;
-        flows += events[i].flow;
+        counted.slices += events[i].type == 1;
+        counted.counters += events[i].type == 4;
+        counted.flows += events[i].flow;
         depth += events[i].type == 1;
         assert_true(events[i].type != 2 || depth > 0);
         depth -= events[i].type == 2;
     }
     assert_int_equal(depth, 0);
+    free(events);
+    printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, counted.slices, counted.counters,
+           (double)bytes / (double)(counted.slices + counted.counters));
+    assert_true(bytes <= 50 * (counted.slices + counted.counters));
+    return counted;
+}
+
+static void perfetto_slices_nest(void **state)
+{
+    struct activity_log *log = make_long();
+    struct activity_report report = {.log = log};
+    size_t bytes, expected = 0, expected_flows = 0;
+    unsigned char *trace = written(&report, &bytes, write_perfetto);
+    struct counted counted = count_events(trace, bytes);
+
+    (void)state;
     for (size_t i = 0; i < log->count; i++) {
         int flags = log->list[i].flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE);
 
         expected += (size_t)__builtin_popcount((unsigned)flags);
         expected_flows += flags == (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE) ? 2 : 0;
     }
-    assert_int_equal(slices, expected);
-    assert_int_equal(flows, expected_flows);
-    assert_true(counters > 0);
-    printf("    %zu bytes for %zu slices and %zu counts: %.1f each\n", bytes, slices, counters,
-           (double)bytes / (double)(slices + counters));
-    assert_true(bytes <= 50 * (slices + counters));
-    free(events);
+    assert_int_equal(counted.slices, expected);
+    assert_int_equal(counted.flows, expected_flows);
+    assert_true(counted.counters > 2 * CHANGES);
     free(trace);
     activity_log_destroy(log);
+}
+
+/* Writes a file as a timeline in one pass. Returns NULL if that is refused, with the error set. */
+static unsigned char *in_one_pass(const char *path, size_t *bytes, char error[ACTIVITY_ERROR_MAX])
+{
+    static char *text; /* static, since the stream keeps its address */
+    FILE *file = open_memstream(&text, bytes);
+    uint64_t missed;
+    bool fine;
+
+    assert_non_null(file);
+    fine = activity_perfetto_pass(path, file, &missed, error);
+    assert_int_equal(fclose(file), 0);
+    assert_true(!fine || missed == 0);
+    if (fine)
+        return (unsigned char *)text;
+    free(text);
+    return NULL;
+}
+
+/* More work than is held back for its order. */
+static void timelines_in_one_pass_have_all(void **state)
+{
+    char path[TEMPORARY_PATH], error[ACTIVITY_ERROR_MAX] = "";
+    int fd = temporary_file(path);
+    FILE *file = fdopen(fd, "w");
+    struct counted counted;
+    struct large_trace has;
+    unsigned char *trace;
+    size_t bytes;
+
+    (void)state;
+    assert_non_null(file);
+    has = large_write(file, 200000);
+    assert_int_equal(fclose(file), 0);
+    trace = in_one_pass(path, &bytes, error);
+    if (!trace)
+        fail_msg("%s", error);
+    counted = count_events(trace, bytes);
+    assert_int_equal(counted.slices, has.calls + has.work + has.ranges);
+    assert_int_equal(counted.flows, 2 * has.work);
+    assert_int_equal(counted.counters, 2 * has.copies + 2 * has.memory);
+    free(trace);
+    unlink(path);
+    assert_null(in_one_pass(TEST_NSYS, &bytes, error));
+    assert_non_null(strstr(error, "traces of leat"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leat_traces_are_read),
+        cmocka_unit_test(memory_of_pools_is_read),
         cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(kineto_traces_are_read),
+        cmocka_unit_test(nsys_exports_are_read),
+        cmocka_unit_test(cut_nsys_exports_are_refused),
         cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(damaged_records_are_refused),
         cmocka_unit_test(impossible_spans_are_refused),
         cmocka_unit_test(pages_are_small_and_closed),
         cmocka_unit_test(perfetto_slices_nest),
+        cmocka_unit_test(timelines_in_one_pass_have_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
