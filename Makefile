@@ -189,7 +189,18 @@ $(BUILD)/bench/trace_cost: bench/trace_cost.c $(BUILD)/libleat.a $(BUILD)/flags
 -include $(BUILD)/bench/trace_cost.d
 trace-cost: $(BUILD)/bench/trace_cost
 	$(Q)$(BUILD)/bench/trace_cost
-.PHONY: trace-cost
+
+# Programs that "leat trace" gives advice about, and what its forecasts are worth. They export their functions, so that
+# traces name these.
+trace_programs := $(BUILD)/bench/trace_programs
+$(trace_programs): bench/trace_programs.c $(BUILD)/libleat.a $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) -rdynamic $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+-include $(BUILD)/bench/trace_programs.d
+trace-savings: $(trace_programs) $(BUILD)/leat
+	$(Q)bench/trace_savings.py $(trace_programs) $(BUILD)/leat
+.PHONY: trace-cost trace-savings
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 
@@ -347,6 +358,7 @@ make examples-nvcc   examples/compat/cuda_*.c with NVIDIA's compiler and library
 make compat-cost      what a call by a name of the CUDA runtime costs on top of leat's own, on the CPU device
 make barrier-cost    what threads of a kernel pay to wait for one another, on the CPU device
 make trace-cost      what recording a trace costs, on the CPU device
+make trace-savings   what the advice of "leat trace" promises and what it saves
 make run-rates       copies of a CUDA program alone and under leat run, on a GPU; MIB=16: up to 16 MiB
 make first-use       how long the first call of a process waits for leat's kernels, on cuda:0
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else

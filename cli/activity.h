@@ -89,6 +89,7 @@ struct activity_thread {
 struct activity_device {
     uint64_t number;
     uint32_t name;
+    uint64_t recording_ns; /* time of the host that the recorder added to each operation; 0: unknown */
 };
 
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of

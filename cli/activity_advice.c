@@ -206,6 +206,13 @@ static double telling_rate(const struct activity *a, enum advice_direction direc
                : 0;
 }
 
+int advice_compare(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+    return one == other ? 0 : one < other ? -1 : 1;
+}
+
 static int compare_rates(const void *a, const void *b)
 {
     double one = *(const double *)a, other = *(const double *)b;
@@ -255,6 +262,72 @@ const char *advice_rate_text(const struct advice_scene *scene, enum advice_direc
     return text;
 }
 
+/* ---- gaps ---- */
+
+static bool is_work(const struct activity *a)
+{
+    return activity_is_copy(a) || activity_is_compute(a);
+}
+
+/* Finds the median of the gaps between two pieces of work of a stream of which the host submitted the second
+ * before the first was complete. Returns false if memory is short. */
+static bool find_turn(struct advice_scene *scene)
+{
+    uint64_t *gaps = calloc(scene->by_stream_count + 1, sizeof *gaps);
+    size_t count = 0, stream, i;
+
+    if (!gaps)
+        return false;
+    for (stream = 0; stream < scene->log->stream_count; stream++)
+        for (i = scene->stream_begins[stream] + 1; i < scene->stream_begins[stream + 1]; i++) {
+            const struct activity *before = scene->by_stream[i - 1], *a = scene->by_stream[i];
+
+            if (is_work(before) && is_work(a) && (a->flags & ACTIVITY_FLAG_HOST) &&
+                a->host_end_ns <= before->device_end_ns && a->device_begin_ns >= before->device_end_ns)
+                gaps[count++] = a->device_begin_ns - before->device_end_ns;
+        }
+    if (count) {
+        qsort(gaps, count, sizeof *gaps, advice_compare);
+        scene->turn_ns = gaps[count / 2];
+        scene->turn_known = true;
+    }
+    free(gaps);
+    return true;
+}
+
+uint64_t advice_gap_ns(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns)
+{
+    uint64_t idle = begin_ns < end_ns ? end_ns - begin_ns - cover_within(&scene->busy, begin_ns, end_ns) : 0;
+
+    return idle > scene->turn_ns ? idle - scene->turn_ns : 0;
+}
+
+void advice_gap_basis(const struct advice_scene *scene, const char *what, char basis[ACTIVITY_TEXT_MAX])
+{
+    char time[32];
+
+    if (scene->turn_known)
+        snprintf(basis, ACTIVITY_TEXT_MAX,
+                 "%s, but for %s each, as between work of this trace that was submitted in time.", what,
+                 activity_duration(time, scene->turn_ns));
+    else
+        snprintf(basis, ACTIVITY_TEXT_MAX,
+                 "%s: an upper bound, since no work of this trace was submitted in time.", what);
+}
+
+/* ---- places ---- */
+
+void advice_vote(struct advice_vote *vote, const struct activity *a)
+{
+    const struct activity *usual = vote->votes ? vote->usual : a;
+
+    vote->usual = usual;
+    if (a->name == usual->name && a->place == usual->place && a->range == usual->range)
+        vote->votes++;
+    else
+        vote->votes--;
+}
+
 /* ---- all rules ---- */
 
 static void scene_clear(struct advice_scene *scene)
@@ -268,11 +341,6 @@ static void scene_clear(struct advice_scene *scene)
     free(scene->device_begins);
     free(scene->by_thread);
     free(scene->thread_begins);
-}
-
-static bool is_work(const struct activity *a)
-{
-    return activity_is_copy(a) || activity_is_compute(a);
 }
 
 static bool make_covers(struct advice_scene *scene)
@@ -303,7 +371,7 @@ static bool scene_make(struct advice_scene *scene, const struct activity_log *lo
                     &scene->by_device_count) ||
         !make_order(log, BY_THREAD, log->thread_count, &scene->by_thread, &scene->thread_begins,
                     &scene->by_thread_count) ||
-        !make_covers(scene))
+        !make_covers(scene) || !find_turn(scene))
         return false;
     return find_rates(scene, rate_gb_s);
 }

@@ -31,7 +31,17 @@ struct advice_scene {
     struct cover busy, compute, copies;  /* of all devices */
     double rate_gb_s[ADVICE_DIRECTIONS]; /* of large copies that no pageable memory slows down; 0: unknown */
     bool rate_given[ADVICE_DIRECTIONS];  /* the user gave the rate, and the trace does not tell it */
+    uint64_t
+        turn_ns; /* usual gap of a stream between two pieces of work of which the second was submitted in time */
+    bool turn_known;
 };
+
+/* Finds the place that most of the activities of an advice have, by the majority vote of Boyer and Moore. */
+struct advice_vote {
+    const struct activity *usual; /* an activity of that place; NULL: there was none */
+    size_t votes;
+};
+void advice_vote(struct advice_vote *vote, const struct activity *a);
 
 /* Each rule fills advice if it finds something, and returns true then. advice is zero before. */
 typedef bool advice_rule(const struct advice_scene *scene, struct activity_advice *advice);
@@ -50,6 +60,16 @@ enum advice_direction advice_direction_of(const struct activity *a);
 
 /* Returns the time that a copy would take at the rate of its direction; 0 if that is not known. */
 uint64_t advice_time_ns(const struct advice_scene *scene, enum advice_direction direction, uint64_t bytes);
+
+/* Compares two uint64_t, for qsort(). */
+int advice_compare(const void *a, const void *b);
+
+/* Returns how long all devices idle from begin to end, less the time that a stream needs from one piece of work to
+ * the next in any case. */
+uint64_t advice_gap_ns(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns);
+
+/* Writes to basis what advice_gap_ns() counts. what: the beginning of the sentence. */
+void advice_gap_basis(const struct advice_scene *scene, const char *what, char basis[ACTIVITY_TEXT_MAX]);
 
 /* Writes the rate of a direction and where it comes from, for advice->basis. Returns text. */
 const char *advice_rate_text(const struct advice_scene *scene, enum advice_direction direction, char text[96]);

@@ -62,7 +62,8 @@ static bool add_devices(const struct activity_report *report, size_t streams_max
     size_t i;
 
     for (i = 0; i < log->device_count; i++) {
-        json_t *device = json_pack("{s:o}", "name", text_json(activity_name(log, log->devices[i].name)));
+        json_t *device = json_pack("{s:o, s:o}", "name", text_json(activity_name(log, log->devices[i].name)),
+                                   "recording_ns", number(log->devices[i].recording_ns));
 
         fine = append(list, device,
                       device && add_share(device, &report->breakdown->devices[i], true) &&

@@ -306,6 +306,18 @@ static bool read_state(struct reader *reader, const void *record)
     return true;
 }
 
+static bool read_cost(struct reader *reader, const void *record)
+{
+    struct leati_trace_cost cost;
+    uint32_t device;
+
+    memcpy(&cost, record, sizeof cost);
+    device = get_id(&reader->devices, cost.device);
+    if (device != ACTIVITY_NONE && cost.samples)
+        reader->log->devices[device].recording_ns = cost.host_ns / cost.samples;
+    return true;
+}
+
 static bool read_record(struct reader *reader, const struct leati_trace_chunk *chunk, const void *record)
 {
     switch (chunk->type) {
@@ -319,6 +331,8 @@ static bool read_record(struct reader *reader, const struct leati_trace_chunk *c
         return read_op(reader, chunk, record);
     case LEATI_TRACE_CHUNK_TIMES:
         return read_times(reader, record);
+    case LEATI_TRACE_CHUNK_COSTS:
+        return read_cost(reader, record);
     default:
         return read_state(reader, record);
     }
@@ -340,6 +354,8 @@ static uint32_t record_bytes(uint32_t type)
         return sizeof(struct leati_trace_times);
     case LEATI_TRACE_CHUNK_STATE:
         return sizeof(struct leati_trace_state);
+    case LEATI_TRACE_CHUNK_COSTS:
+        return sizeof(struct leati_trace_cost);
     default:
         return 0;
     }

@@ -29,33 +29,28 @@ static bool is_inside(const struct advice_scene *scene, uint64_t ns)
 static bool find_allocs(const struct advice_scene *scene, bool pinned, uint64_t least,
                         struct activity_advice *advice)
 {
-    const struct activity *worst = NULL;
-    uint64_t worst_ns = 0, host = 0, bytes = 0;
+    struct advice_vote vote = {.votes = 0};
+    uint64_t host = 0, bytes = 0;
     char time[32], size[TEXT_MAX], sizes[TEXT_MAX + 16] = "";
     size_t i;
 
     for (i = 0; i < scene->log->count; i++) {
         const struct activity *a = &scene->log->list[i];
-        uint64_t idle;
 
         if ((a->kind != ACTIVITY_ALLOC && a->kind != ACTIVITY_FREE) || !(a->flags & ACTIVITY_FLAG_HOST) ||
             (a->to_memory == ACTIVITY_MEMORY_PINNED) != pinned || !is_inside(scene, a->host_begin_ns))
             continue;
-        idle = idle_within(scene, a->host_begin_ns, a->host_end_ns);
-        advice->saving_ns += idle;
+        advice->saving_ns += idle_within(scene, a->host_begin_ns, a->host_end_ns);
         host += a->host_end_ns - a->host_begin_ns;
         if (a->kind != ACTIVITY_ALLOC)
             continue;
         advice->count++;
         bytes += a->bytes;
-        if (!worst || idle > worst_ns) {
-            worst = a;
-            worst_ns = idle;
-        }
+        advice_vote(&vote, a);
     }
     if (advice->count < least)
         return false;
-    activity_place(scene->log, worst, advice->place);
+    activity_place(scene->log, vote.usual, advice->place);
     if (bytes)
         snprintf(sizes, sizeof sizes, ", %s together,", text_bytes(size, bytes));
     snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
@@ -108,20 +103,31 @@ static bool concerns_host(const struct activity *a)
     }
 }
 
-/* Returns the idle time that a wait causes: from the end of the work that it waits for until the next work begins.
+/* Waits that nobody needs. */
+struct waits {
+    uint64_t gaps_ns;  /* idle time that they cause */
+    uint64_t waits_ns; /* of the host; without the waits the program gains no more than that */
+    size_t count;
+    struct advice_vote vote;
+};
+
+/* Counts a needless wait: the device idles from the end of the work that it waits for until the next work begins.
  */
-static uint64_t wait_cost(const struct advice_scene *scene, const struct activity *wait,
-                          const struct activity *next)
+static void count_wait(const struct advice_scene *scene, const struct activity *wait, const struct activity *next,
+                       struct waits *waits)
 {
-    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns);
+    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns), gap;
 
     from = from < wait->host_begin_ns ? wait->host_begin_ns : from;
-    return next->device_begin_ns > from ? idle_within(scene, from, next->device_begin_ns) : 0;
+    gap = advice_gap_ns(scene, from, next->device_begin_ns);
+    waits->gaps_ns += gap;
+    waits->waits_ns += wait->host_end_ns - wait->host_begin_ns;
+    waits->count++;
+    advice_vote(&waits->vote, wait);
 }
 
 /* Counts the needless waits of one thread. */
-static void find_waits(const struct advice_scene *scene, size_t thread, struct activity_advice *advice,
-                       const struct activity **worst, uint64_t *worst_ns)
+static void find_waits(const struct advice_scene *scene, size_t thread, struct waits *waits)
 {
     const struct activity *wait = NULL;
     bool concerned = true; /* what came before the first wait is unknown */
@@ -129,7 +135,6 @@ static void find_waits(const struct advice_scene *scene, size_t thread, struct a
 
     for (i = scene->thread_begins[thread]; i < scene->thread_begins[thread + 1]; i++) {
         const struct activity *a = scene->by_thread[i];
-        uint64_t cost;
 
         if (a->kind == ACTIVITY_HOST_WAIT) {
             wait = concerned ? NULL : a;
@@ -141,63 +146,49 @@ static void find_waits(const struct advice_scene *scene, size_t thread, struct a
         if (!wait || !activity_is_compute(a))
             continue;
         /* Work was submitted after the wait, and the host had looked at nothing in between. */
-        cost = wait_cost(scene, wait, a);
-        advice->saving_ns += cost;
-        advice->count++;
-        if (!*worst || cost > *worst_ns) {
-            *worst = wait;
-            *worst_ns = cost;
-        }
+        count_wait(scene, wait, a, waits);
         wait = NULL;
     }
 }
 
 bool advice_needless_sync(const struct advice_scene *scene, struct activity_advice *advice)
 {
-    const struct activity *worst = NULL;
-    uint64_t worst_ns = 0;
+    struct waits waits = {0};
     size_t thread;
 
     for (thread = 0; thread < scene->log->thread_count; thread++)
-        find_waits(scene, thread, advice, &worst, &worst_ns);
-    if (advice->count < SYNC_MIN)
+        find_waits(scene, thread, &waits);
+    if (waits.count < SYNC_MIN)
         return false;
-    activity_place(scene->log, worst, advice->place);
-    snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
-             "%" PRIu64
-             " times the host waits for kernels and fills alone, and then submits more work: since the wait "
-             "before, no copy has gone to or from host memory.",
-             advice->count);
+    advice->saving_ns = waits.gaps_ns < waits.waits_ns ? waits.gaps_ns : waits.waits_ns;
+    advice->count = waits.count;
+    activity_place(scene->log, waits.vote.usual, advice->place);
     snprintf(
-        advice->change, ACTIVITY_TEXT_MAX,
-        "Leave out the waits: work of one stream is in order anyway, and leat_stream_wait_event() orders streams.");
-    snprintf(advice->basis, ACTIVITY_TEXT_MAX,
-             "Counts the idle time from the end of the work that each wait is for to the next work.");
+        advice->evidence, ACTIVITY_TEXT_MAX,
+        "%zu times the host waits for kernels and fills alone, and then submits more work: since the wait before, "
+        "no copy has gone to or from host memory.",
+        waits.count);
+    snprintf(advice->change, ACTIVITY_TEXT_MAX,
+             "Leave out the waits: work of one stream is in order anyway, and leat_stream_wait() orders streams.");
+    advice_gap_basis(scene, "Counts the idle time from the end of the work that each wait is for to the next work",
+                     advice->basis);
     return true;
 }
 
 /* ---- launch-bound phases ---- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-
-    return one == other ? 0 : one < other ? -1 : 1;
-}
-
 /* What a device's kernels and the gaps between them have together. */
 struct launches {
     uint64_t gaps_ns, kernels_ns;
-    size_t count;
-    const struct activity *first;
+    size_t count, longer; /* kernels with gaps of half their length or more; other ones */
+    struct advice_vote vote;
 };
 
 /* Adds the gaps before kernels for which the host alone is to blame: it submitted the kernel while the device was
  * already idle, and did not wait, copy or allocate in between. */
-static size_t find_gaps(const struct advice_scene *scene, uint32_t device, uint64_t *gaps,
-                        struct launches *launches)
+static void find_gaps(const struct advice_scene *scene, uint32_t device, struct launches *launches)
 {
-    size_t i, count = 0;
+    size_t i;
 
     for (i = scene->device_begins[device] + 1; i < scene->device_begins[device + 1]; i++) {
         const struct activity *before = scene->by_device[i - 1], *a = scene->by_device[i];
@@ -207,57 +198,43 @@ static size_t find_gaps(const struct advice_scene *scene, uint32_t device, uint6
             a->stream != before->stream || a->device_begin_ns <= before->device_end_ns)
             continue;
         gap = a->device_begin_ns - before->device_end_ns;
-        if (a->host_end_ns <= before->device_end_ns) {
-            /* Submitted in time: the gap is what the device needs between two kernels. */
-            gaps[count++] = gap;
-            continue;
-        }
+        if (a->host_end_ns <= before->device_end_ns)
+            continue; /* submitted in time */
         if (gap > before->device_end_ns - before->device_begin_ns + (a->host_end_ns - a->host_begin_ns) + 50000)
             continue; /* the host did something else */
+        /* One kernel that took long, because something held it up, must not speak for the others. */
+        if (gap * 2 < a->device_end_ns - a->device_begin_ns) {
+            launches->longer++;
+            continue;
+        }
         launches->gaps_ns += gap;
         launches->kernels_ns += a->device_end_ns - a->device_begin_ns;
         launches->count++;
-        if (!launches->first)
-            launches->first = a;
+        advice_vote(&launches->vote, a);
     }
-    return count;
 }
 
 bool advice_launch_bound(const struct advice_scene *scene, struct activity_advice *advice)
 {
-    uint64_t *gaps = calloc(scene->by_device_count + 1, sizeof *gaps), floor = 0;
     struct launches launches = {0};
-    size_t count = 0;
     uint32_t device;
-    char time[32], each[32], least[32];
+    char time[32], each[32];
 
-    if (!gaps)
-        return false;
     for (device = 0; device < scene->log->device_count; device++)
-        count += find_gaps(scene, device, gaps + count, &launches);
-    if (count) {
-        qsort(gaps, count, sizeof *gaps, compare_numbers);
-        floor = gaps[count / 2];
-    }
-    free(gaps);
+        find_gaps(scene, device, &launches);
     /* Kernels that are much longer than their gaps are not bound by launches. */
-    if (launches.count < LAUNCH_MIN || launches.gaps_ns * 2 < launches.kernels_ns ||
-        launches.gaps_ns <= floor * launches.count)
+    if (launches.count < LAUNCH_MIN || launches.count < launches.longer ||
+        launches.gaps_ns <= scene->turn_ns * launches.count)
         return false;
-    advice->saving_ns = launches.gaps_ns - floor * launches.count;
+    advice->saving_ns = launches.gaps_ns - scene->turn_ns * launches.count;
     advice->count = launches.count;
-    activity_place(scene->log, launches.first, advice->place);
+    activity_place(scene->log, launches.vote.usual, advice->place);
     snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
              "%zu kernels of %s on average wait for their launches, %s together.", launches.count,
              activity_duration(each, launches.kernels_ns / launches.count),
              activity_duration(time, launches.gaps_ns));
     snprintf(advice->change, ACTIVITY_TEXT_MAX,
              "Launch fewer and larger kernels, or launch them together as a graph.");
-    if (count)
-        snprintf(advice->basis, ACTIVITY_TEXT_MAX,
-                 "Counts on gaps of %s, as after the kernels of this trace that were submitted in time.",
-                 activity_duration(least, floor));
-    else
-        snprintf(advice->basis, ACTIVITY_TEXT_MAX, "Counts on no gaps: an upper bound.");
+    advice_gap_basis(scene, "Counts the gaps before them", advice->basis);
     return true;
 }

@@ -13,16 +13,24 @@ static bool wrong(struct leatm_json *json, const char *what)
     return false;
 }
 
-void leatm_json_blanks(struct leatm_json *json)
+/* Most tokens have no blanks before them. */
+static inline void skip_blanks(struct leatm_json *json)
 {
+    if (json->at<json->end && * json->at> ' ')
+        return;
     while (json->at < json->end &&
            (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
         json->at++;
 }
 
+void leatm_json_blanks(struct leatm_json *json)
+{
+    skip_blanks(json);
+}
+
 bool leatm_json_next(struct leatm_json *json, char c)
 {
-    leatm_json_blanks(json);
+    skip_blanks(json);
     if (json->at >= json->end || *json->at != c)
         return false;
     json->at++;
@@ -168,15 +176,16 @@ static bool long_string(struct leatm_json *json, struct leatm_json_string *strin
 
 bool leatm_json_string(struct leatm_json *json, struct leatm_json_string *string)
 {
+    const char *end = json->end;
     char *at;
 
-    leatm_json_blanks(json);
+    skip_blanks(json);
     if (json->at >= json->end || *json->at != '"')
         return wrong(json, "a string is expected here");
     string->at = at = json->at + 1;
-    while (at < json->end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80)
+    while (at < end && *at != '"' && *at != '\\' && (signed char)*at >= 0x20) /* bytes above 0x7f are negative */
         at++;
-    if (at >= json->end || *at != '"')
+    if (at >= end || *at != '"')
         return long_string(json, string, at);
     string->bytes = (size_t)(at - string->at);
     *at = '\0';
@@ -191,7 +200,7 @@ bool leatm_json_unsigned(struct leatm_json *json, uint64_t *value)
     const char *first;
     uint64_t sum = 0;
 
-    leatm_json_blanks(json);
+    skip_blanks(json);
     first = json->at;
     if (json->at >= json->end || *json->at < '0' || *json->at > '9')
         return wrong(json, json->at < json->end && *json->at == '-' ? "the number is negative"
@@ -199,7 +208,8 @@ bool leatm_json_unsigned(struct leatm_json *json, uint64_t *value)
     while (json->at < json->end && *json->at >= '0' && *json->at <= '9') {
         uint64_t digit = (uint64_t)(*json->at - '0');
 
-        if (sum > (UINT64_MAX - digit) / 10)
+        /* Smaller sums cannot overflow, so most numbers need no division. */
+        if (sum >= UINT64_MAX / 100 && sum > (UINT64_MAX - digit) / 10)
             return wrong(json, "the number does not fit into 64 bits");
         sum = sum * 10 + digit;
         json->at++;

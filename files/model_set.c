@@ -35,41 +35,37 @@ static uint64_t alignment_of(uint32_t block_bytes)
 
 /* Plans the reads of a file and the place of each tensor in its block. The block does not exist yet, so the
  * addresses in set->at and reads are offsets in the block. */
-static leat_status place(const leat_model *model, size_t number, struct leat_model_set *set,
-                         struct leatm_read *reads, size_t *count, uint64_t *block_bytes)
+static void place(const leat_model *model, size_t number, struct leat_model_set *set, struct leatm_read *reads,
+                  size_t *count, uint64_t *block_bytes)
 {
     const struct leatm_model_file *file = &model->files[number];
     struct leatm_read *run = NULL;
     uint64_t end = 0; /* bytes of the block that are in use so far */
 
     for (size_t i = file->first; i < file->first + file->count; i++) {
-        leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
+        const struct leatm_model_tensor *tensor = &model->tensors[i];
         uint64_t align, at;
 
-        if (!set->has[i])
+        if (!set->has[i] || !tensor->bytes)
             continue;
-        TRY(leat_model_get_tensor_info(model, i, &info));
-        if (!info.bytes)
-            continue;
-        align = alignment_of(info.block_bytes);
-        at = run ? (uint64_t)(uintptr_t)run->dst + (info.offset - run->offset) : 0;
-        if (!run || info.offset < run->offset + run->bytes ||
-            info.offset - (run->offset + run->bytes) > PADDING_MAX || at % align) {
+        align = alignment_of(leatm_model_types[tensor->type].bytes);
+        at = run ? (uint64_t)(uintptr_t)run->dst + (tensor->offset - run->offset) : 0;
+        if (!run || tensor->offset < run->offset + run->bytes ||
+            tensor->offset - (run->offset + run->bytes) > PADDING_MAX || at % align) {
             at = (end + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
             run = &reads[(*count)++];
             memset(run, 0, sizeof *run);
             run->stream = set->stream;
             run->file = file->file;
             run->file_number = (uint32_t)number;
-            run->offset = info.offset;
+            run->offset = tensor->offset;
             run->dst = (char *)(uintptr_t)at; /* prepare_file() adds the block's address */
         }
-        run->bytes = info.offset + info.bytes - run->offset;
-        end = at + info.bytes;
+        run->bytes = tensor->offset + tensor->bytes - run->offset;
+        end = at + tensor->bytes;
         set->at[i] = (void *)(uintptr_t)at;
     }
     *block_bytes = end;
-    return LEAT_OK;
 }
 
 /* Adds the reads of a file, allocates its block, and turns the offsets in the block into addresses. */
@@ -81,7 +77,7 @@ static leat_status prepare_file(const leat_model *model, size_t number, struct l
     uint64_t bytes = 0;
     uintptr_t block;
 
-    TRY(place(model, number, set, reads, count, &bytes));
+    place(model, number, set, reads, count, &bytes);
     if (!bytes)
         return LEAT_OK;
     TRY(leat_alloc(set->stream, (size_t)bytes, &set->blocks[number]));

@@ -101,6 +101,12 @@ static leat_status parse_offsets(struct parse *parse, struct leatm_model_tensor 
     return LEAT_OK;
 }
 
+/* Compares the lengths first, because most names differ in it. */
+static bool is_text(const struct leatm_json_string *string, const char *text, size_t bytes)
+{
+    return string->bytes == bytes && !memcmp(string->at, text, bytes);
+}
+
 static leat_status parse_field(struct parse *parse, struct leatm_model_tensor *tensor, unsigned *seen,
                                uint64_t *elements)
 {
@@ -110,10 +116,10 @@ static leat_status parse_field(struct parse *parse, struct leatm_model_tensor *t
 
     if (!leatm_json_string(&parse->json, &key))
         return json_failed(parse);
-    field = !strcmp(key.at, "dtype")          ? DTYPE
-            : !strcmp(key.at, "shape")        ? SHAPE
-            : !strcmp(key.at, "data_offsets") ? OFFSETS
-                                              : 0;
+    field = is_text(&key, "dtype", 5)           ? DTYPE
+            : is_text(&key, "shape", 5)         ? SHAPE
+            : is_text(&key, "data_offsets", 12) ? OFFSETS
+                                                : 0;
     if (!field || *seen & field)
         return leatm_model_fail(LEAT_ERROR_FILE, "it has %s '%s'; a tensor has dtype, shape and data_offsets",
                                 field ? "two fields" : "the field", leatm_shown(&shown, key.at, key.bytes));
@@ -231,7 +237,7 @@ static leat_status parse_member(struct parse *parse)
 
     if (!leatm_json_string(&parse->json, &name) || !leatm_json_take(&parse->json, ':'))
         return json_failed(parse);
-    if (!strcmp(name.at, "__metadata__"))
+    if (is_text(&name, "__metadata__", 12))
         return parse_metadata(parse);
     TRY(leatm_model_add_tensor(parse->model, &tensor));
     tensor->file = parse->number;

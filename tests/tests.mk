@@ -107,7 +107,7 @@ $(filter-out $(test_layer) $(test_cxx),$(test_programs)): %: %.o $(test_objects)
 
 # These programs hold up the work that a call waits for (held.h): the linker replaces a function by one that first
 # calls code of the test.
-$(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan \
+$(addprefix $(test_bin)/,unit_copy_waits unit_rails_waits unit_copy_help unit_copy_calls unit_plan unit_spread \
   unit_timeline): $(test_bin)/held.o
 $(test_bin)/unit_copy_waits: test_wraps = -Wl,--wrap=leati_timeline_failed
 $(test_bin)/unit_workers: test_wraps = -Wl,--wrap=leati_thread_start
@@ -214,11 +214,11 @@ $(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.
 $(test_bad_disk): tests/support/bad_disk.h
 
 tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bad_disk) $(test_bin)/recorded $(run_tests)
+       $(test_bad_disk) $(test_bin)/recorded $(trace_programs) $(run_tests)
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_advice.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
@@ -233,10 +233,10 @@ check-compat: $(checked_lib)
 # Suites may run at the same time ("make -j"); the programs of one suite run one after the other. suites.sh makes
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
-check_suites := check-plain check-compat check-strict check-staged check-prefetch check-names-hip \
-                check-names-cuda check-jitter check-bad-disk check-mapped check-python
-asan_suites := check-plain check-compat check-staged check-prefetch check-mapped
-tsan_suites := check-tsan-plain check-tsan-staged
+check_suites := check-plain check-cli check-compat check-strict check-staged check-unit check-prefetch \
+                check-names-hip check-names-cuda check-jitter check-bad-disk check-mapped check-python
+asan_suites := check-plain check-cli check-compat check-staged check-unit check-prefetch check-mapped
+tsan_suites := check-tsan-plain check-tsan-staged check-tsan-compat check-tsan-unit
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
 check-%: export TEST_SUITE = $@
 suite-%: %
@@ -264,13 +264,16 @@ check-quick-unit: tests
 	$(Q)$(call quick_run,$(test_unit))
 check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
-	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-compat,$(check_suites))'
+	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-unit check-cli check-compat,$(check_suites))'
 	$(Q)echo 'note: make check runs all of them'
 	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(compat_scripts) $(test_cli))
 
-check-plain: $(check_needs) compat
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_unit) $(test_order) \
-	    $(cpu_examples) $(test_cli) $(test_runners)
+check-plain: tests
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_order)
+check-unit: tests
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
+check-cli: $(check_needs) compat
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 
 # Strict mode needs a processor with memory protection keys. Without them programs exit with 77, and
 # tests/support/keys.c emulates the keys.
@@ -397,15 +400,16 @@ check-memcheck: tests
 test_tsan := $(filter-out $(filter-out $(staged_ends),$(above_drivers)) %/test_pool_threads,$(test_api))
 # Pools reserve addresses for all memory of a device, and ThreadSanitizer leaves few addresses.
 few_addresses := LEAT_CPU_MEMORY=2G
-# ThreadSanitizer calls dlopen() in place of the library, so the run path of the library is not searched.
 check-tsan-plain: tests
-	$(Q)status=0; export TEST_TIMEOUT=1800; \
-	$(few_addresses) LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' tests/run.sh '$(BUILD)' cpu:0 $(compat_tests) || status=1; \
-	$(few_addresses) tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_pool_threads $(test_bin)/unit_copy_waits \
-	    $(test_bin)/unit_rails_waits $(test_bin)/unit_copy_help $(test_bin)/unit_cpu || status=1; \
-	tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order) $(addprefix $(test_bin)/,unit_bytes \
-	    unit_bytes_faults unit_layout unit_layout_calls unit_layout_plans) || status=1; \
-	exit $$status
+	$(Q)TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_tsan) $(test_order)
+# ThreadSanitizer calls dlopen() in place of the library, so the run path of the library is not searched.
+check-tsan-compat: tests
+	$(Q)$(few_addresses) TEST_TIMEOUT=1800 LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' \
+	    tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+check-tsan-unit: tests
+	$(Q)$(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(addprefix $(test_bin)/,test_pool_threads \
+	    unit_bytes unit_bytes_faults unit_copy_help unit_copy_waits unit_cpu unit_layout unit_layout_calls \
+	    unit_layout_plans unit_rails_waits)
 check-tsan-staged: tests
 	$(Q)$(staged) $(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 \
 	    $(filter-out %/test_bad_input,$(test_staged))

@@ -7,7 +7,9 @@
  * pinned memory, or write it from there, while the device's DMA engine moves other parts between the ring and the
  * device. The ring is all the pinned memory that a copy needs, however large the file is: LEAT_COPY_RING, and for
  * a long write up to an eighth of LEAT_COPY_MEMORY. For host memory leat's threads read and write the file
- * directly, without a ring.
+ * directly, without a ring. The calling thread itself reads a range of at most 2 MiB if all of it is in the
+ * system's cache and nothing before it on the stream may write files: this takes less time than to wake another
+ * thread.
  *
  *     leat_file_open("weights.bin", LEAT_FILE_READ, &file);
  *     leat_file_read(stream, weights, file, 0, bytes);                 // returns at once
@@ -165,11 +167,14 @@ typedef struct leat_file_op {
  * Makes count reads, of one file or of several, in stream order as if they were one: none runs before earlier work
  * of the stream, later work waits for all of them, and they have no order among themselves. leat sorts the reads
  * by their place in the files, and merges reads that are adjacent both in the file and in memory. So thousands of
- * small reads cost little, and least if they have the same order in memory as in the file. leat reads ops before
- * the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory may be of any kinds. Errors:
- * as leat_file_read(), with the number of the op in the message; INVALID (ops NULL); OVERLAP (two ops read into
- * the same memory). After an error nothing was copied, except after HOST_MEMORY, DEVICE_LOST and DRIVER: then all
- * destinations are undefined.
+ * small reads cost little, and least if they have the same order in memory as in the file. With another order,
+ * many small reads into device memory go through a buffer of at most a chunk of the ring on the device, and a
+ * kernel; the list for the kernel takes at most 24 MiB of pinned memory and 24 bytes a range. The first such call
+ * on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin() loads them ahead
+ * of time. leat reads ops before the call returns. An op of 0 bytes does nothing; count 0 does nothing. The memory
+ * may be of any kinds. Errors: as leat_file_read(), with the number of the op in the message; INVALID (ops NULL);
+ * OVERLAP (two ops read into the same memory). After an error nothing was copied, except after HOST_MEMORY,
+ * DEVICE_LOST and DRIVER: then all destinations are undefined.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_file_read_batch(leat_stream *stream, const leat_file_op *ops,
                                                          size_t count);

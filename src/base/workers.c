@@ -318,6 +318,7 @@ static void *run_worker(void *argument)
     uint64_t idle_since = 0;
     bool copied = false;
 
+    leati_thread_take_short_slices();
     for (;;) {
         /* Read news before looking for work. Then rest() does not sleep if a task is added, or the pool ends,
          * after this line. */

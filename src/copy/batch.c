@@ -17,6 +17,7 @@
  */
 #include "base/assert.h"
 #include "copy/batch_ops.h"
+#include "copy/pieces.h"
 #include "copy/plan.h"
 #include "copy/scratch.h"
 
@@ -28,16 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES                                                                                               \
-    ((size_t)16 << 10)          /* bytes that a warp copies at a time, so that all warps get equal work           \
-                                 */
 #define WORD_BYTES ((size_t)16) /* the kernel copies in words if both sides have the same address modulo this */
 #define TOGETHER_BYTES ((size_t)512 << 10)     /* workers help to pack at least this many bytes */
 #define TOGETHER_PART_BYTES ((size_t)64 << 10) /* about the bytes that a thread packs at a time */
-#define BLOCK_THREADS 256u
-#define BLOCK_PIECES (BLOCK_THREADS / 32)
-#define BLOCKS_MOST 2048u
-#define HOST_BLOCKS_MOST 256u
 
 /* The group of a range: its enum leati_direction, or ALONE for a range that is planned by itself. */
 enum { ALONE = LEATI_DIRECTION_DEVICE + 1, GROUPS };
@@ -143,13 +137,6 @@ static leat_status plan_groups(struct batch *batch)
     return LEAT_OK;
 }
 
-/* Loads the kernel. Returns false if it cannot be loaded. */
-static bool find_kernel(struct batch *batch)
-{
-    return LEATI_QUIETLY(leati_kernel_builtin(batch->stream->device, LEATI_BUILTIN_BASIC, "leat_copy_pieces",
-                                              &batch->kernel)) == LEAT_OK;
-}
-
 static leat_status choose(struct batch *batch)
 {
     enum leati_protocol_id forced;
@@ -160,7 +147,7 @@ static leat_status choose(struct batch *batch)
         forced == LEATI_PROTOCOL_KERNEL ? SIZE_MAX : batch->stream->device->driver->can->batch.largest_bytes;
     count_groups(batch);
     LEATI_TRY(plan_groups(batch));
-    if (count_together(batch) && !find_kernel(batch))
+    if (count_together(batch) && !leati_pieces_kernel(batch->stream->device, &batch->kernel))
         all_alone(batch, "the device has no kernel for it");
     return LEAT_OK;
 }
@@ -256,18 +243,6 @@ static void was_used(struct batch *batch, const struct leati_access *use, size_t
 
 /* ---- a round: as many ranges as fit into the pinned memory for packing ---- */
 
-/* A piece of a range. The kernel leat_copy_pieces reads this struct. */
-struct batch_piece {
-    uint64_t dst, src; /* addresses for the kernel */
-    uint32_t bytes, number;
-};
-
-/* On the CPU device the kernel calls copy() for each piece, because a side may be pageable and may fault. */
-struct batch_copier {
-    void (*copy)(struct batch_copier *copier, const struct batch_piece *piece);
-    struct leati_timeline *timeline;
-};
-
 /* A copy by a host thread. */
 struct batch_part {
     char *dst;
@@ -292,8 +267,8 @@ struct host_parts {
 /* The block of pinned memory of a round. It contains all data that the stream and its host functions use. */
 struct block {
     struct host_parts in, out;
-    struct batch_copier copier;
-    struct batch_piece *pieces;
+    struct leati_copier copier;
+    struct leati_piece *pieces;
     size_t piece_count;
     char *pack;
     uintptr_t pack_shift; /* device address minus host address of the block */
@@ -326,7 +301,7 @@ static void add_needs(struct block *needs, uint32_t group, size_t count, size_t 
     if (group == LEATI_DIRECTION_OUT || group == LEATI_DIRECTION_HOST)
         needs->out.count += count;
     if (group != LEATI_DIRECTION_HOST && group != ALONE)
-        needs->piece_count += bytes / PIECE_BYTES + count;
+        needs->piece_count += bytes / LEATI_PIECE_BYTES + count;
 }
 
 /* Returns the end of a round: the index of the first range that does not fit into most_packed bytes. Fills *needs
@@ -358,11 +333,12 @@ static struct block *take_block(struct batch *batch, const struct block *needs)
 {
     size_t in_bytes = align_up(needs->in.count * sizeof(struct batch_part), 64);
     size_t out_bytes = align_up(needs->out.count * sizeof(struct batch_part), 64);
-    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct batch_piece), 64);
+    size_t piece_bytes = align_up(needs->piece_count * sizeof(struct leati_piece), 64);
     size_t dma_bytes = align_up(needs->dma_count * sizeof(struct dma), 64);
     size_t head_bytes = align_up(sizeof(struct block), 64);
-    struct block *block = leati_scratch_take(
-        batch->stream->device, head_bytes + in_bytes + out_bytes + piece_bytes + dma_bytes + needs->packed_bytes);
+    struct block *block =
+        leati_scratch_take(batch->stream->device, LEAT_KIND_PINNED,
+                           head_bytes + in_bytes + out_bytes + piece_bytes + dma_bytes + needs->packed_bytes);
     char *at;
 
     if (!block)
@@ -371,7 +347,7 @@ static struct block *take_block(struct batch *batch, const struct block *needs)
     at = (char *)block + head_bytes;
     block->in.list = (struct batch_part *)(void *)at;
     block->out.list = (struct batch_part *)(void *)(at += in_bytes);
-    block->pieces = (struct batch_piece *)(void *)(at += out_bytes);
+    block->pieces = (struct leati_piece *)(void *)(at += out_bytes);
     block->dmas = (struct dma *)(void *)(at += piece_bytes);
     block->pack = at + dma_bytes;
     return block;
@@ -379,12 +355,7 @@ static struct block *take_block(struct batch *batch, const struct block *needs)
 
 static void add_pieces(struct block *block, uintptr_t dst, uintptr_t src, size_t bytes, uint32_t number)
 {
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES)
-        block->pieces[block->piece_count++] =
-            (struct batch_piece){.dst = dst + at,
-                                 .src = src + at,
-                                 .bytes = (uint32_t)(bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES),
-                                 .number = number};
+    leati_pieces_add(block->pieces, &block->piece_count, dst, src, bytes, LEATI_PIECE_BYTES, number);
 }
 
 static leat_status end_run(struct batch *batch, struct block *block, struct packed_run *run)
@@ -516,7 +487,7 @@ static void fail_timeline(struct leati_timeline *timeline, uint32_t number, uint
     leati_timeline_failed(timeline, LEAT_ERROR_POINTER, message);
 }
 
-static void copy_piece(struct batch_copier *copier, const struct batch_piece *piece)
+static void copy_piece(struct leati_copier *copier, const struct leati_piece *piece)
 {
     uintptr_t fault;
 
@@ -556,15 +527,8 @@ static leat_status launch_parts(struct batch *batch, struct host_parts *parts)
 
 static leat_status launch_pieces(struct batch *batch, struct block *block)
 {
-    bool on_host = batch->stream->device->driver->can->host_kernels;
-    uint64_t pieces = (uintptr_t)block->pieces + block->pack_shift, count = block->piece_count;
-    size_t blocks = on_host ? (count + 3) / 4 : (count + BLOCK_PIECES - 1) / BLOCK_PIECES;
-    size_t most = on_host ? HOST_BLOCKS_MOST : BLOCKS_MOST;
-    struct batch_copier *copier = batch->ops.look.one_pass ? &block->copier : NULL;
-    void *args[] = {&pieces, &count, &copier};
-
-    return leat_launch(batch->stream, batch->kernel, leat_dim((uint32_t)(blocks < most ? blocks : most), 1, 1),
-                       leat_dim(on_host ? 1 : BLOCK_THREADS, 1, 1), 0, args, 3);
+    return leati_pieces_launch(batch->stream, batch->kernel, (uintptr_t)block->pieces + block->pack_shift,
+                               block->piece_count, batch->ops.look.one_pass ? &block->copier : NULL);
 }
 
 static leat_status issue(struct batch *batch, struct block *block)
@@ -586,7 +550,7 @@ static leat_status issue(struct batch *batch, struct block *block)
     /* One pass: the kernel accesses pageable memory directly, and reports a failure to the timeline. So a host
      * function follows the kernel, even if it has no parts, because it keeps the timeline alive until then. */
     leati_timeline_hold(timeline);
-    block->copier = (struct batch_copier){.copy = copy_piece, .timeline = timeline};
+    block->copier = (struct leati_copier){.copy = copy_piece, .timeline = timeline};
     status = block->piece_count ? launch_pieces(batch, block) : LEAT_OK;
     if (status == LEAT_OK)
         status = launch_parts(batch, &block->out);

@@ -230,7 +230,7 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t count, 
  */
 static leat_status sort_side(struct leati_ops *ops, int side, void **scratch, struct key **sorted)
 {
-    struct key *keys = leati_scratch_take(ops->stream->device, 2 * ops->count * sizeof *keys);
+    struct key *keys = leati_scratch_take(ops->stream->device, LEAT_KIND_PINNED, 2 * ops->count * sizeof *keys);
     uint64_t varying = 0;
 
     leati_assert(ops->count);
@@ -254,7 +254,7 @@ static leat_status put_in_order(struct leati_ops *ops)
     void *scratch, *block;
 
     LEATI_TRY(sort_side(ops, DST, &scratch, &sorted));
-    block = leati_scratch_take(ops->stream->device, ops->count * sizeof *list);
+    block = leati_scratch_take(ops->stream->device, LEAT_KIND_PINNED, ops->count * sizeof *list);
     if (!block) {
         (void)leat_memory_free(scratch);
         return fail_memory(ops->count);
@@ -363,7 +363,7 @@ leat_status leati_ops_read(struct leati_ops *ops, leat_stream *stream, const lea
     if (count > UINT32_MAX)
         return leati_fail(LEAT_ERROR_INVALID, "%zu ops; one call takes up to %u", count, UINT32_MAX);
     if (count > LEATI_OPS_OWN) {
-        ops->block = leati_scratch_take(stream->device, count * sizeof *ops->list);
+        ops->block = leati_scratch_take(stream->device, LEAT_KIND_PINNED, count * sizeof *ops->list);
         if (!ops->block)
             return fail_memory(count);
         ops->list = ops->block;

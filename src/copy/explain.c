@@ -33,7 +33,15 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *t
 {
     const struct leati_stager *stager = plan->stager;
     bool host = plan->protocol == LEATI_PROTOCOL_HOST;
-    enum leati_store_policy policy =
+    enum leati_store_policy policy;
+
+    if (plan->transfer.shape == LEATI_SHAPE_FILE) {
+        leati_strbuf_add(text, "at most %u of %u threads for files",
+                         leati_stager_share(stager, &plan->transfer.file, plan->transfer.bytes),
+                         atomic_load_explicit(&stager->file_threads, memory_order_relaxed));
+        return;
+    }
+    policy =
         leati_stager_policy(stager, host ? LEATI_DIRECTION_HOST : plan->transfer.direction, plan->transfer.bytes);
 
     leati_strbuf_add(text, "at most %u of %u threads, %s stores", stager->share, stager->threads,

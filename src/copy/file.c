@@ -6,6 +6,7 @@
 #include "copy/file.h"
 
 #include "base/options.h"
+#include "copy/eager.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -410,6 +411,8 @@ static leat_status make_plan(leat_stream *stream, const struct request *request,
         leati_file_check_range(request->file->open, request->offset, request->bytes, request->write, &file_bytes));
     storage.part_bytes =
         leati_file_part_bytes(request->file->open, request->offset, request->bytes, request->write);
+    storage.at_hand = !request->write && !followed && request->bytes <= LEATI_EAGER_MOST_BYTES &&
+                      leati_file_is_at_hand(request->file->open, request->offset, request->bytes);
     return leati_plan_file(plan, stream, request->memory, &storage, request->bytes, followed);
 }
 

@@ -29,6 +29,7 @@ struct leati_open_file {
     size_t memory_align;       /* alignment of memory that direct access needs */
     atomic_bool direct_failed; /* the file system refused a direct access, so leat uses the cache from then on */
     const char *why_cached;    /* why there is no direct_fd; NULL if direct_fd is open */
+    bool may_wait;             /* reads may wait even for bytes that are in the cache: a network, or FUSE */
     struct leati_file_maps *maps; /* mappings for writing; NULL: leat writes by pwrite() */
     atomic_bool spoiled;       /* a write to the file failed or was stopped */
     atomic_bool committed;     /* leat_file_commit() was called */
@@ -94,6 +95,10 @@ size_t leati_file_cached_bytes(const struct leati_open_file *file, uint64_t offs
  * access needs larger parts than the cache: a disk takes as long for a short request, and each costs processor
  * time. */
 size_t leati_file_part_bytes(const struct leati_open_file *file, uint64_t offset, size_t bytes, bool write);
+
+/* Returns true if the calling thread can read this range without waiting: all of it is in the cache, and leat
+ * reads it from there. The bytes may leave the cache at any time, so this is no promise. */
+bool leati_file_is_at_hand(const struct leati_open_file *file, uint64_t offset, size_t bytes);
 
 /* Reads contiguous bytes of the file into the parts, or writes the parts to the file. Returns how many bytes it
  * moved, from the start. If some bytes were not moved, *error is a value of errno, or 0 at the end of the file,

@@ -374,7 +374,7 @@ static leat_status plan_list(struct file_batch *batch, unsigned which, bool foll
     if (list->bytes > SIZE_MAX / 2)
         return leati_fail(LEAT_ERROR_RANGE, "the ops have %llu bytes together", (unsigned long long)list->bytes);
     LEATI_TRY(check_mapped(batch, list));
-    batch->scatters[which] = (struct leati_scatter){.list = list, .locate = locate};
+    batch->scatters[which] = (struct leati_scatter){.list = list, .count = list->count, .locate = locate};
     LEATI_TRY(leati_plan_file_scattered(&batch->plans[batch->plan_count], batch->stream,
                                         which == 1 ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE, &batch->scatters[which],
                                         &storage, (size_t)list->bytes, followed));

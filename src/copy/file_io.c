@@ -372,6 +372,14 @@ size_t leati_file_part_bytes(const struct leati_open_file *file, uint64_t offset
     return DIRECT_PART_BYTES;
 }
 
+bool leati_file_is_at_hand(const struct leati_open_file *file, uint64_t offset, size_t bytes)
+{
+    if (file->may_wait || (file->flags & LEAT_FILE_DIRECT && file->direct_fd >= 0 &&
+                           !atomic_load_explicit(&file->direct_failed, memory_order_relaxed)))
+        return false;
+    return leati_file_cached_bytes(file, offset, bytes) >= bytes;
+}
+
 /* Stores the parts to a mapping of the file, and writes by pwritev() what could not be stored, which returns the
  * error. */
 static size_t write_mapped(const struct leati_open_file *file, uint64_t offset, struct iovec *parts,
@@ -426,8 +434,9 @@ static bool is_in(unsigned long type, const unsigned long *types, size_t count)
 }
 
 /* Returns why leat does not read files of this file system past the cache, unless LEAT_FILE_DIRECT asks for it;
- * NULL if it does. *never becomes true if the file system has no direct access at all. */
-static const char *why_cached(int fd, bool *never)
+ * NULL if it does. *never becomes true if the file system has no direct access at all, *may_wait if reads of
+ * cached bytes may wait. */
+static const char *why_cached(int fd, bool *never, bool *may_wait)
 {
     /* memory: tmpfs, ramfs, hugetlbfs. network: NFS, SMB and CIFS, FUSE, Ceph, Lustre, 9P, AFS, GPFS, BeeGFS,
      * OCFS2, virtiofs. */
@@ -438,14 +447,17 @@ static const char *why_cached(int fd, bool *never)
     struct statfs what;
     unsigned long type;
 
-    *never = false;
-    if (fstatfs(fd, &what))
+    *never = *may_wait = false;
+    if (fstatfs(fd, &what)) {
+        *may_wait = true;
         return NULL;
+    }
     type = (unsigned long)(what.f_type & 0xffffffff);
     *never = is_in(type, memory, sizeof memory / sizeof memory[0]);
     if (*never)
         return "its file system is in memory";
-    return is_in(type, network, sizeof network / sizeof network[0]) ? "it is on a network or in user space" : NULL;
+    *may_wait = is_in(type, network, sizeof network / sizeof network[0]);
+    return *may_wait ? "it is on a network or in user space" : NULL;
 }
 
 /* Sets memory_align. Returns why direct access is not possible with the alignment that the file needs, or NULL if
@@ -481,18 +493,16 @@ int leati_file_open_again(const struct leati_open_file *file, int how)
 
 leat_status leati_file_open_direct(struct leati_open_file *file, int how)
 {
-    bool asked = file->flags & LEAT_FILE_DIRECT, never = false;
+    bool asked = file->flags & LEAT_FILE_DIRECT, never;
+    const char *by_system = why_cached(file->fd, &never, &file->may_wait);
 
     file->why_cached = NULL;
     if (file->flags & LEAT_FILE_CACHED)
         file->why_cached = file->by_option ? "LEAT_IO_CACHE is cached" : "LEAT_FILE_CACHED asks for it";
     else if (!asked && !(file->flags & LEAT_FILE_READ))
         file->why_cached = "it is only written";
-    if (!file->why_cached) {
-        file->why_cached = why_cached(file->fd, &never);
-        if (asked && !never)
-            file->why_cached = NULL;
-    }
+    if (!file->why_cached && (!asked || never))
+        file->why_cached = by_system;
     if (!file->why_cached)
         file->why_cached = check_alignment(file);
     if (!file->why_cached) {

@@ -148,7 +148,7 @@ static leat_status take_scratch(const struct leati_layout_copy *copy, const leat
 {
     size_t indices = copy->list_place == LEATI_LIST_ON_HOST ? list_bytes(listed) : 0;
 
-    *scratch = leati_scratch_take(copy->plan.transfer.stream->device,
+    *scratch = leati_scratch_take(copy->plan.transfer.stream->device, LEAT_KIND_PINNED,
                                   sizeof **scratch + round_up(indices) + packed_bytes);
     if (!*scratch)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no %zu bytes of pinned memory for packing",

@@ -381,7 +381,8 @@ static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
             return fail_unsupported(plan);
         leati_assert(next != plan->protocol);
         plan->protocol = next;
-        if (!finds_out(plan))
+        /* The memory of a copy of a file was checked when it was resolved. */
+        if (plan->transfer.shape != LEATI_SHAPE_FILE && !finds_out(plan))
             LEATI_TRY(leati_transfer_check_mapped(&plan->transfer));
         status = leati_protocols[next]->submit(plan, job);
     }

@@ -1,14 +1,14 @@
-/* scratch.c - takes and frees pinned memory for one call. See scratch.h. */
+/* scratch.c - takes and frees memory for one call. See scratch.h. */
 #include "copy/scratch.h"
 #include "base/assert.h"
 
 #include "pool/pool.h"
 
-void *leati_scratch_take(leat_device *device, size_t bytes)
+void *leati_scratch_take(leat_device *device, leat_kind kind, size_t bytes)
 {
     leat_pool *pool;
 
-    if (LEATI_QUIETLY(leati_pool_get_own(device, LEAT_KIND_PINNED, &pool)) != LEAT_OK)
+    if (LEATI_QUIETLY(leati_pool_get_own(device, kind, &pool)) != LEAT_OK)
         return NULL;
     return leati_pool_take(pool, bytes);
 }

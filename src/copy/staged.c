@@ -430,31 +430,9 @@ static size_t chunk_unit(const struct leati_stage_request *request)
                : 0;
 }
 
-/* Submits the DMAs of one chunk of a copy whose bytes are in several places on the device. */
-static leat_status move_scattered(const struct leati_stage *stage, size_t offset, size_t bytes,
-                                  struct leati_location ring)
-{
-    const struct leati_stage_request *request = stage->request;
-    struct leati_driver *driver = stage->stream->device->driver;
-    const struct leati_scatter *scatter = request->scatter;
-
-    for (size_t at = 0, some; at < bytes; at += some) {
-        struct leati_location packed = leati_location_at(ring, at), placed;
-
-        some = bytes - at;
-        placed = scatter->locate(scatter->list, offset + at, &some);
-        leati_assert(some && some <= bytes - at);
-        if (request->direction == LEATI_DIRECTION_IN)
-            LEATI_TRY(driver->ops->copy(driver, stage->stream->native, placed, packed, some));
-        else
-            LEATI_TRY(driver->ops->copy(driver, stage->stream->native, packed, placed, some));
-    }
-    return LEAT_OK;
-}
-
 static leat_status move(void *context, size_t offset, size_t bytes, void *ring_place)
 {
-    const struct leati_stage *stage = context;
+    struct leati_stage *stage = context;
     const struct leati_stage_request *request = stage->request;
     struct leati_driver *driver = stage->stream->device->driver;
     struct leati_location ring = {.ptr = ring_place, .kind = LEAT_KIND_PINNED}, placed = stage->placed;
@@ -467,7 +445,7 @@ static leat_status move(void *context, size_t offset, size_t bytes, void *ring_p
                                         in ? LEATI_REGION_DST : LEATI_REGION_SRC, placed, ring,
                                         &request->region->region, offset / row_bytes, bytes / row_bytes);
     if (request->scatter)
-        return move_scattered(stage, offset, bytes, ring);
+        return leati_spread_move(&stage->spread, stage->stream, request->scatter, in, offset, bytes, ring);
     placed.ptr = (char *)placed.ptr + offset;
     if (request->rail)
         return leati_rail_copy(request->rail, placed, ring, bytes);
@@ -533,8 +511,16 @@ void leati_stage_drop(struct leati_stage *stage)
 leat_status leati_stage_submit(struct leati_stage *stage, struct leati_job **job)
 {
     const struct leati_stage_request *request = stage->request;
-    leat_status status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
+    bool spread = request->scatter && request->direction != LEATI_DIRECTION_HOST;
+    leat_status status;
 
+    if (spread)
+        leati_spread_begin(&stage->spread, stage->stream, request->scatter,
+                           request->direction == LEATI_DIRECTION_IN, stage->staging.bytes, stage->job->chunks,
+                           stage->job->count);
+    status = leati_stager_submit(stage->stager, &stage->staging, stage->job, job);
+    if (spread)
+        leati_spread_end(&stage->spread, stage->stream);
     /* For an eager copy out leati_stager_submit() has waited for the stream, so report the end of the wait. */
     if (request->eager && request->direction == LEATI_DIRECTION_OUT &&
         (status == LEAT_OK || status == LEAT_ERROR_POINTER))

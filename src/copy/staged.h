@@ -6,6 +6,7 @@
 #define LEATI_COPY_STAGED_H
 
 #include "copy/region.h"
+#include "copy/spread.h"
 #include "copy/transfer.h"
 #include "core/core.h"
 #include "staging/staging.h"
@@ -70,6 +71,7 @@ struct leati_stage {
     struct leati_rows to_rows, from_rows;
     struct leati_staging_request staging;
     struct leati_job *job;
+    struct leati_spread spread; /* only with a scatter */
 };
 
 /* Reserves the memory of a staged copy. If the request has a list, bytes is the number of copies in the list.

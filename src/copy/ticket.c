@@ -20,6 +20,7 @@ struct leat_ticket {
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
     leat_event *event;
+    const char *protocol; /* see leat_ticket_info */
     uint64_t traced; /* id of the copy in a trace; 0: it was not traced */
     /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
     struct leati_outcome *outcome;
@@ -92,6 +93,16 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
     return status;
 }
 
+/* Returns the text for leat_ticket_info. before: the text for the plans before this one. */
+static const char *protocol_of(const struct leati_plan *plan, const char *before)
+{
+    const char *name = leati_protocols[plan->protocol]->name;
+
+    /* Only a list of ranges of files has two plans, and the second is for host memory. */
+    leati_assert(!*before || plan->protocol == LEATI_PROTOCOL_HOST);
+    return *before && strcmp(before, name) ? "staged and host" : name;
+}
+
 static void release_jobs(const leat_ticket *ticket)
 {
     for (unsigned i = 0; i < ticket->job_count; i++)
@@ -128,6 +139,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
     made->job_count = 0;
     made->event = NULL;
     made->outcome = NULL;
+    made->protocol = "";
     made->traced = leati_traced() ? leati_span_id() : 0;
     for (unsigned i = 0; i < count && status == LEAT_OK; i++) {
         leati_assert(count == 1 || plans[i].transfer.shape == LEATI_SHAPE_FILE);
@@ -136,6 +148,8 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
             made->bytes += plans[i].transfer.bytes;
         plans[i].transfer.deadline_ns = deadline_of(options);
         status = submit(&plans[i], made);
+        if (status == LEAT_OK)
+            made->protocol = protocol_of(&plans[i], made->protocol);
     }
     if (status != LEAT_OK) {
         stop_jobs(made);
@@ -279,6 +293,7 @@ leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info)
     LEATI_TRY(LEATI_SIZED_CHECK("leat_ticket_get_info", "info", leat_ticket_info, info));
     memset(&filled, 0, sizeof filled);
     filled.bytes = ticket->bytes;
+    filled.protocol = ticket->protocol;
     if (ticket->job_count) {
         add_jobs(ticket, &filled);
     } else {

@@ -25,6 +25,7 @@ enum leati_shape {
 /* The places in memory of a copy between files and several places. */
 struct leati_scatter {
     const void *list;
+    size_t count; /* number of places */
 
     /* Returns the location of the byte at offset of the copy. Reduces *bytes to the number of bytes that are
      * contiguous from this location on. */

@@ -59,6 +59,9 @@ struct leati_mem_op {
     bool wait; /* true: wait until the flag has reached value; false: write value */
 };
 
+/* See the entry capture_mode. */
+#define LEATI_CAPTURE_RELAXED 2u
+
 /* One side of a copy, for a driver. */
 struct leati_location {
     void *ptr;
@@ -277,6 +280,13 @@ struct leati_driver_ops {
      * stay valid until then. Optional: without it the recorder of traces uses events, and measures how the
      * device's clock relates to leat's. */
     leat_status (*stream_stamp)(struct leati_driver *driver, void *stream, _Atomic uint64_t *ns);
+
+    /*
+     * Sets which calls of this thread end the captures of streams into graphs that are under way, and returns the
+     * setting before in *mode. LEATI_CAPTURE_RELAXED: none. The values are those of the vendor's capture modes.
+     * Optional: without it no call of this driver ends a capture.
+     */
+    leat_status (*capture_mode)(struct leati_driver *driver, unsigned *mode);
 
     /* Calls function(argument) once, in stream order. If the device is lost, the call may never happen.
      * Required. */

@@ -668,6 +668,14 @@ leat_status leat_pool_set_limits(leat_pool *pool, uint64_t limit_bytes, uint64_t
     return status;
 }
 
+/* Describes a trim to the trace. */
+static void span_trim(const struct leat_pool *pool, uint64_t released_bytes)
+{
+    leati_span_stream(&pool->device->traced_calls);
+    leati_span_bytes(released_bytes, NULL);
+    leati_span_kinds(LEATI_TRACE_MEMORY_NONE, leati_span_kind(pool->kind));
+}
+
 static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, uint64_t before_ns,
                         uint64_t *released_bytes, uint64_t *pending_bytes)
 {
@@ -682,6 +690,8 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
     leati_slow_path_poll(pool, NULL);
     status = leati_pages_trim(pool, keep_bytes, before_ns, &released, &pending);
     leati_unlock(&pool->lock);
+    if (leati_traced())
+        span_trim(pool, released);
     if (status != LEAT_OK)
         return leati_fail_in(status, "%s of %s", what, pool->name);
     if (released_bytes)
@@ -693,6 +703,7 @@ static leat_status trim(const char *what, leat_pool *pool, uint64_t keep_bytes, 
 
 leat_status leat_pool_trim(leat_pool *pool, uint64_t keep_bytes, uint64_t *released_bytes, uint64_t *pending_bytes)
 {
+    LEATI_SPAN(LEATI_TRACE_FREE, "leat_pool_trim");
     return trim("leat_pool_trim", pool, keep_bytes, UINT64_MAX, released_bytes, pending_bytes);
 }
 
@@ -701,6 +712,7 @@ leat_status leat_pool_trim_idle(leat_pool *pool, uint64_t idle_ms, uint64_t *rel
 {
     uint64_t now_ns = leati_clock_ns(), idle_ns = idle_ms < UINT64_MAX / 1000000 ? idle_ms * 1000000 : UINT64_MAX;
 
+    LEATI_SPAN(LEATI_TRACE_FREE, "leat_pool_trim_idle");
     return trim("leat_pool_trim_idle", pool, 0, now_ns > idle_ns ? now_ns - idle_ns : 0, released_bytes,
                 pending_bytes);
 }

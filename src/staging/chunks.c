@@ -104,7 +104,8 @@ static void trim(const struct leati_cut *cut, struct leati_chunk *chunks, uint32
 
 uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks)
 {
-    size_t most = round_up(cut->ring_bytes / CHUNKS_IN_RING, PAGE_BYTES);
+    unsigned chunks_in_ring = cut->chunks_in_ring ? cut->chunks_in_ring : CHUNKS_IN_RING;
+    size_t most = round_up(cut->ring_bytes / chunks_in_ring, PAGE_BYTES);
     size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES;
     size_t all = cut->in_blocks ? round_up(cut->bytes + cut->lead_bytes, PAGE_BYTES) : cut->bytes, left = all;
     uint32_t count = 0;

@@ -30,6 +30,7 @@ struct leati_chunk {
 struct leati_cut {
     size_t bytes;      /* size of the copy */
     size_t ring_bytes; /* 0: no ring, all chunks have one size */
+    unsigned chunks_in_ring; /* number of largest chunks that fit into the ring; 0: the usual number, 4 */
     size_t most_bytes; /* largest size of a chunk; 0: only the ring limits it */
     size_t unit_bytes; /* each chunk is one or more whole units of this size; 0 or 1: any size */
     size_t even_bytes; /* size of all chunks but the last (smaller if the ring is small); 0: sizes grow */

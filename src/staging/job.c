@@ -207,14 +207,13 @@ void leati_job_set_outcome(struct leati_job *job, void *outcome)
                                message);
 }
 
-/* Reports a failure to the timeline, which must happen before staged_chunks lets the stream continue. Returns
- * false if another thread is reporting the failure; the other thread will then advance staged_chunks. */
-static bool report_failure(struct leati_job *job)
+bool leati_job_report(struct leati_job *job)
 {
     char message[LEATI_JOB_MESSAGE_BYTES];
     int stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
 
-    if (job->eager || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
+    /* The call that makes an eager copy of memory returns the failure. */
+    if ((job->eager && !job->storage.ops) || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
         return true;
     if (atomic_exchange_explicit(&job->reported, true, memory_order_relaxed))
         return false;
@@ -255,7 +254,9 @@ static void finish_part(struct leati_job *job, uint32_t c)
     staged = atomic_load(&job->flags->staged_chunks);
     leati_assert(staged <= job->count);
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
-        if (staged + 1 == job->count && !report_failure(job))
+        /* The failure must be known before staged_chunks lets the stream continue. If another thread is reporting
+         * it, that thread will advance staged_chunks. */
+        if (staged + 1 == job->count && !leati_job_report(job))
             return;
         if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1) &&
             ++staged == job->count)

@@ -66,6 +66,7 @@ struct leati_storage {
     bool write;      /* true: the storage is the destination; false: the source */
     bool scattered;  /* the storage has several pieces, and so may the memory; the object knows all of them */
     bool slow;       /* may take long whatever its size, as fsync() does */
+    bool at_hand;    /* a read of a few MiB that waits for no disk and no network, so the caller may make it */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */
 };
 
@@ -149,6 +150,10 @@ void leati_job_set_outcome(struct leati_job *job, void *outcome);
  * a deleted one), and a thread of the program should not have to do it in a later copy. After a failure
  * leati_job_message() needs the storage, so the last holder of the job releases it. */
 void leati_job_release_storage(struct leati_job *job);
+
+/* Reports the failure of a job to its timeline and its outcome, once. A later copy or wait of the stream returns
+ * it. Returns false if another thread has begun to report it. For a job that has not failed, does nothing. */
+bool leati_job_report(struct leati_job *job);
 
 /* Tells the job's storage, if any, that a part of a write was not written. */
 static inline void leati_job_spoil(const struct leati_job *job)

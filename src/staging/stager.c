@@ -21,6 +21,7 @@
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
+#define WRITE_CHUNKS_MOST 256 /* a write to storage with more chunks than this gets chunks of half a ring */
 #define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define PROBE_BYTES ((size_t)8 << 20)
@@ -36,6 +37,10 @@
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 #define FILE_THREADS_LEAST 8 /* this many reads of 1 MiB at once keep a local disk busy, see docs/files.md */
+#define FILE_BYTES_FOR_A_THREAD                                                                                   \
+    ((size_t)2 << 20) /* a thread reads the cache more slowly than it copies memory                               \
+                       */
+#define FILE_WAKES 4u /* threads that the caller wakes for a copy of a file; these wake the others */
 
 /* A helper is a thread of the program that copies while it waits for something else. If it finds nothing to copy
  * for this long, it sleeps instead of spinning; a worker in the middle of a copy does the same. */
@@ -467,12 +472,23 @@ static size_t eager_chunk(const struct leati_staging_request *request)
                                                     : (request->bytes / 2 + 4095) / 4096 * 4096;
 }
 
+/* Returns how many of the largest chunks should fit into the ring; 0: the usual number. A very long write to
+ * storage gets larger chunks, for the reason that ring_most() has. With a ring of two chunks, storage is written
+ * from one while the other is filled. */
+static unsigned chunks_in_ring(const struct leati_staging_request *request, size_t ring_bytes)
+{
+    bool write = request->storage.ops && request->direction == LEATI_DIRECTION_OUT;
+
+    return write && request->bytes / (ring_bytes / 4) > WRITE_CHUNKS_MOST ? 2 : 0;
+}
+
 /* Fills in the chunks of a job. Returns false if there is no memory. */
 static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                     const struct leati_staging_request *request, size_t ring_bytes)
 {
     struct leati_cut cut = {.bytes = request->bytes,
                             .ring_bytes = ring_bytes,
+                            .chunks_in_ring = chunks_in_ring(request, ring_bytes),
                             .most_bytes = request->chunk_most_bytes,
                             .unit_bytes = request->unit_bytes,
                             .even_bytes = eager_chunk(request),
@@ -540,7 +556,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
         wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
     job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
     job->held_bytes = *ring_bytes + FLAGS_BYTES;
-    if (!job->flags || !request->eager || *ring_bytes >= request->bytes)
+    if (!job->flags || !request->eager || *ring_bytes >= request->bytes + request->storage.lead)
         return job->flags;
     /* An eager copy needs a ring for all its bytes, because the caller must not wait until the stream has emptied
      * a part of the ring. */
@@ -629,18 +645,20 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->hooks = stager->hooks;
 }
 
-/* Returns how many threads may work on a copy. A short copy gets fewer threads, because they would slow each other
- * down. */
-static unsigned share_of(const struct leati_stager *stager, const struct leati_job *job)
+unsigned leati_stager_share(const struct leati_stager *stager, const struct leati_storage *storage, size_t bytes)
 {
-    size_t useful = job->bytes / BYTES_FOR_A_THREAD;
+    size_t useful = bytes / BYTES_FOR_A_THREAD;
     /* If the workers are few, helpers join them, and the limit counts both. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
-    if (job->storage.part_bytes)
-        useful = job->bytes / job->storage.part_bytes;
-    if (job->storage.ops)
+    if (storage->ops) {
+        size_t readers = bytes / FILE_BYTES_FOR_A_THREAD;
+
+        /* Threads that read the cache need a processor each. Threads that wait for a disk or a network do not. */
+        readers = readers < stager->threads ? readers : stager->threads;
+        useful = storage->part_bytes ? bytes / storage->part_bytes : useful > readers ? useful : readers;
         most = atomic_load_explicit(&stager->file_threads, memory_order_relaxed);
+    }
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;
     return useful < most ? (unsigned)useful : most;
 }
@@ -718,6 +736,15 @@ static unsigned helpers_of(size_t bytes)
     return bytes < EAGER_HELPED_BYTES ? 0 : bytes < 2 * EAGER_HELPED_BYTES ? 1 : 2;
 }
 
+/* Returns how many workers to wake for a copy. The workers that are woken wake others. For a file of a few MiB
+ * that takes as long as to read it, so the caller wakes more than one. */
+static unsigned wakes_of(const struct leati_staging_request *request)
+{
+    if (request->eager)
+        return helpers_of(request->bytes);
+    return request->storage.ops && !request->storage.slow ? FILE_WAKES : 1;
+}
+
 /* Spins for a moment. Every EAGER_PAUSES calls yields, because the awaited thread may need this processor. */
 static void wait_a_moment(unsigned looks)
 {
@@ -742,8 +769,12 @@ static leat_status issue_staged(struct leati_stager *stager, struct leati_job *j
              looks++)
             if (!leati_job_work_once(job))
                 wait_a_moment(looks);
-        if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK)
+        if (atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK) {
+            /* No thread works on the job after this, so the lowest failure is known. */
+            leati_workers_remove(stager->workers, &job->task);
+            (void)leati_job_report(job);
             break;
+        }
         LEATI_TRY(request->move(request->context, chunk->offset, chunk->bytes, job->ring + chunk->place));
     }
     /* The last flag only tells the stager when the ring is free. A request's own block needs none, because its
@@ -833,6 +864,9 @@ static leat_status finish_eager(struct leati_stager *stager, struct leati_job *j
     if (kept_by_caller)
         leati_workers_remove(stager->workers, &job->task);
     status = (leat_status)atomic_load_explicit(&job->stopped, memory_order_relaxed);
+    /* The failure of a file was reported to the timeline, as if workers had made the copy. */
+    if (job->storage.ops)
+        status = LEAT_OK;
     if (status != LEAT_OK) {
         leati_job_message(job, message, sizeof message);
         status = leati_fail(status, "%s", message);
@@ -853,7 +887,8 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     leati_assert(stager->workers && request->bytes);
     leati_assert(!request->to_rows == !request->from_rows);
     leati_assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
-    leati_assert(!request->storage.ops || (!request->to_rows && !request->list && !request->eager));
+    leati_assert(!request->storage.ops || (!request->to_rows && !request->list));
+    leati_assert(!request->storage.ops || !request->eager || (request->storage.at_hand && !request->deadline_ns));
     leati_assert(!request->storage.ops || atomic_load_explicit(&stager->file_threads, memory_order_relaxed));
     leati_assert(!request->storage.detached || request->direction == LEATI_DIRECTION_HOST);
     /* OUT needs the caller's block, because the caller reads the ring until the call returns. */
@@ -897,8 +932,8 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
-    leati_job_prepare(job, share_of(stager, job));
-    leati_workers_add(stager->workers, &job->task, request->eager ? helpers_of(job->bytes) : 1);
+    leati_job_prepare(job, leati_stager_share(stager, storage, job->bytes));
+    leati_workers_add(stager->workers, &job->task, wakes_of(request));
     request->begin(request->context);
     status = !request->eager                            ? issue(stager, job, request)
              : request->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
@@ -906,10 +941,10 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     request->end(request->context);
     if (status == LEAT_OK && request->eager && request->direction == LEATI_DIRECTION_OUT)
         status = empty_ring(stager, job, request);
-    if (status == LEAT_OK && request->eager)
-        return finish_eager(stager, job, request->block);
     if (status != LEAT_OK)
         give_up(stager, job, request, is_held);
+    else if (request->eager)
+        status = finish_eager(stager, job, request->block);
     else if (started)
         *started = job;
     if (storage->ops)
@@ -937,7 +972,7 @@ size_t leati_stager_copy_now(struct leati_stager *stager, const struct leati_lis
     job.copy_list = list->copy;
     job.list = list->list;
     job.eager = true;
-    leati_job_prepare(&job, share_of(stager, &job));
+    leati_job_prepare(&job, leati_stager_share(stager, &job.storage, bytes));
     leati_workers_add(stager->workers, &job.task, helpers_of(bytes));
     leati_job_work(&job);
     /* Threads have taken all parts. This call waits for those that are still copying. */

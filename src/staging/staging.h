@@ -96,6 +96,10 @@ void leati_stager_end(struct leati_stager *stager);
 enum leati_store_policy leati_stager_policy(const struct leati_stager *stager, enum leati_direction direction,
                                             size_t bytes);
 
+/* Returns how many threads may work on a copy. A short copy gets fewer threads, because they would slow each other
+ * down. storage: its ops are NULL for a copy of memory. */
+unsigned leati_stager_share(const struct leati_stager *stager, const struct leati_storage *storage, size_t bytes);
+
 /* Returns the size of the block (flags and ring) that an eager copy of this many bytes needs. */
 size_t leati_stager_block_bytes(size_t bytes);
 
@@ -126,7 +130,8 @@ struct leati_staging_request {
     bool early; /* threads may copy before the stream reaches the copy; only for IN, and for lists */
     /* The calling thread copies from the start, and workers join it. Only for IN with early, or for OUT on an idle
      * stream. IN: the call returns when the source has been read. OUT: the call waits for the stream, and returns
-     * when the destination is complete. The call returns POINTER if pageable memory could not be accessed. */
+     * when the destination is complete. The call returns POINTER if pageable memory could not be accessed. If the
+     * source is storage that could not be read, the call succeeds, and the timeline has the failure. */
     bool eager;
     /* Eager only: a block of leati_stager_block_bytes() (flags and ring) that the layer above owns. The copy uses
      * it until the stream has completed the copy; for OUT only until the call returns, unless the call fails.
@@ -140,8 +145,8 @@ struct leati_staging_request {
     const struct leati_rows *to_rows;   /* to_rows and from_rows are set if pageable memory has gaps, else NULL */
     const struct leati_rows *from_rows; /* the rows of a device's side have valid sizes, but no valid address */
     const struct leati_list *list;      /* HOST: the workers make this list of copies instead of one copy */
-    struct leati_storage storage;       /* ops set: the host's side is storage, not memory; no rows, not eager.
-                                           Call leati_stager_start_files() first */
+    struct leati_storage storage; /* ops set: the host's side is storage, not memory; no rows; eager only with
+                                     at_hand. Call leati_stager_start_files() first */
     size_t unit_bytes;                  /* chunk sizes are multiples of this; 0: any size */
     size_t chunk_most_bytes;            /* largest size of a chunk; 0: only the ring limits it */
     void *stream;                       /* for the hook flags(), and for the wait after a failure */

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quick.h"
 #include "driver/driver.h"
 
 #include <sched.h>
@@ -14,7 +15,8 @@ enum {
     LANES_SEEN = 64, /* streams that one look remembers as busy */
     ROUNDS_FIRST = 8,
     ROUNDS = 3, /* of a measurement of the clock; the shortest one counts */
-    BASES = 3
+    BASES = 3,
+    COST_EVERY = 8 /* operations of a thread, of which one is timed */
 };
 
 #define CLOCK_NS 500000000u      /* how often the clock is measured: a float of 0.5 s has steps of 60 ns */
@@ -29,6 +31,7 @@ struct leati_time_slot {
     _Atomic uint64_t start_ns, end_ns; /* stamps; 0: not written yet */
     void *start, *end;                 /* events; NULL: not created yet */
     bool unended;                      /* the driver has refused the end */
+    bool timed;                        /* for the cost of marks */
     uint32_t next_free;                /* index + 1 of the next free slot */
     uint32_t trace, lane;              /* of a kept slot, as the next two */
     uint64_t id;
@@ -43,6 +46,8 @@ struct leati_device_times {
      * thread could take a slot that others have taken and put back meanwhile, with a stale next_free. */
     _Atomic uint64_t free;
     _Atomic uint32_t used; /* slots that were ever used; those behind it are free too */
+    /* What marks cost: relaxed, since an estimate is enough. */
+    _Atomic uint64_t cost_samples, cost_ns;
 
     /* Under the recorder's lock: the kept slots, the oldest first. */
     struct leati_time_slot *first, **last;
@@ -52,6 +57,9 @@ struct leati_device_times {
     uint64_t base_ns, measured_ns; /* time of the base event; when it was measured, 0: never */
     struct leati_trace_clock latest;
     bool refused; /* the driver cannot do it */
+
+    unsigned mode_before; /* of the thread's captures, also under that lock */
+    bool has_entered;
 
     struct leati_time_slot slots[SLOTS];
 };
@@ -128,9 +136,21 @@ static leat_status mark(const struct leati_device_times *times, void *stream, _A
     return LEATI_QUIETLY(driver->ops->event_record(driver, *event, stream));
 }
 
+/* The same for the begin or the end of a slot, with its cost if the slot is timed. */
+static leat_status mark_slot(struct leati_time_slot *slot, void *stream, _Atomic uint64_t *ns, void **event)
+{
+    uint64_t start_ns = slot->timed ? leati_clock_ns() : 0;
+    leat_status status = mark(slot->times, stream, ns, event);
+
+    if (slot->timed)
+        atomic_fetch_add_explicit(&slot->times->cost_ns, leati_clock_ns() - start_ns, memory_order_relaxed);
+    return status;
+}
+
 struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane)
 {
     struct leati_device_times *times = atomic_load_explicit(&lane->device->times, memory_order_acquire);
+    static LEATI_QUICK_TLS unsigned operations;
     struct leati_time_slot *slot;
 
     leati_assert(lane->stream);
@@ -143,7 +163,10 @@ struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane)
     atomic_store_explicit(&slot->start_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->end_ns, 0, memory_order_relaxed);
     slot->unended = true;
-    if (mark(times, lane->stream, &slot->start_ns, &slot->start) == LEAT_OK)
+    slot->timed = ++operations % COST_EVERY == 0;
+    if (slot->timed)
+        atomic_fetch_add_explicit(&times->cost_samples, 1, memory_order_relaxed);
+    if (mark_slot(slot, lane->stream, &slot->start_ns, &slot->start) == LEAT_OK)
         return slot;
     put(slot);
     return NULL;
@@ -151,8 +174,28 @@ struct leati_time_slot *leati_time_slot_begin(struct leati_traced_stream *lane)
 
 bool leati_time_slot_end(struct leati_time_slot *slot, const struct leati_traced_stream *lane)
 {
-    slot->unended = mark(slot->times, lane->stream, &slot->end_ns, &slot->end) != LEAT_OK;
+    slot->unended = mark_slot(slot, lane->stream, &slot->end_ns, &slot->end) != LEAT_OK;
     return !slot->unended;
+}
+
+/* ---- captures ---- */
+
+void leati_device_times_enter(struct leati_device_times *times)
+{
+    struct leati_driver *driver = times->driver;
+
+    times->mode_before = LEATI_CAPTURE_RELAXED;
+    times->has_entered = !is_ending && driver->ops->capture_mode &&
+                         LEATI_QUIETLY(driver->ops->capture_mode(driver, &times->mode_before)) == LEAT_OK;
+}
+
+void leati_device_times_leave(struct leati_device_times *times)
+{
+    struct leati_driver *driver = times->driver;
+
+    if (times->has_entered)
+        (void)LEATI_QUIETLY(driver->ops->capture_mode(driver, &times->mode_before));
+    times->has_entered = false;
 }
 
 /* ---- the clock ---- */
@@ -282,6 +325,15 @@ struct leati_device_times *leati_time_slot_times(struct leati_time_slot *slot)
 const struct leati_traced_device *leati_device_times_device(const struct leati_device_times *times)
 {
     return times->traced;
+}
+
+bool leati_device_times_cost(struct leati_device_times *times, struct leati_trace_cost *cost)
+{
+    *cost = (struct leati_trace_cost){
+        .samples = atomic_load_explicit(&times->cost_samples, memory_order_relaxed),
+        .host_ns = atomic_load_explicit(&times->cost_ns, memory_order_relaxed),
+    };
+    return cost->samples > 0;
 }
 
 /* ---- getting times ---- */

@@ -40,9 +40,20 @@ void leati_device_times_look(struct leati_device_times *times, bool last, leati_
 struct leati_device_times *leati_time_slot_times(struct leati_time_slot *slot);
 const struct leati_traced_device *leati_device_times_device(const struct leati_device_times *times);
 
+/*
+ * Enter and leave the capture mode in which this thread may make the driver calls below: while a stream of the
+ * program is captured into a graph, another thread's question about an event would end the capture. Each enter is
+ * followed by a leave on the same thread, in reverse order if there are several devices.
+ */
+void leati_device_times_enter(struct leati_device_times *times);
+void leati_device_times_leave(struct leati_device_times *times);
+
 /* Measures the device's clock if that is due. Returns true if clock was filled, all but the device's id: after a
  * measurement or, if first is set and the clock was measured before, from the latest one. */
 bool leati_device_times_clock(struct leati_device_times *times, bool first, struct leati_trace_clock *clock);
+
+/* Fills cost, all but the device's id. Returns false if no operation was timed yet. */
+bool leati_device_times_cost(struct leati_device_times *times, struct leati_trace_cost *cost);
 
 /* The program ends: from now on no driver is called, because its library may have ended already. */
 void leati_device_times_end(void);

@@ -185,6 +185,7 @@ static void see_device(struct leati_device_times *times) LEATI_REQUIRES(lock)
         return;
     devices[device_count].times = times;
     devices[device_count++].in = 0;
+    leati_device_times_enter(times); /* see pass(), which alone reads rings */
 }
 
 /* Gets the times of an entry's slot, or keeps the slot until they are known. */
@@ -222,6 +223,19 @@ static void found_later(const struct leati_trace_times *times, uint32_t trace) L
         write_times();
 }
 
+/* Writes what marks of this device cost so far. */
+static void write_cost(unsigned at) LEATI_REQUIRES(lock)
+{
+    struct leati_device_times *times = devices[at].times;
+    struct leati_trace_cost cost;
+
+    if (devices[at].in != session->number || !leati_device_times_cost(times, &cost))
+        return;
+    /* Relaxed: the id was passed with the operations. */
+    cost.device = (uint32_t)atomic_load_explicit(&leati_device_times_device(times)->known, memory_order_relaxed);
+    leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_COSTS, &cost, 1, sizeof cost, 0, 0);
+}
+
 static void look_at_device(unsigned at, bool last) LEATI_REQUIRES(lock)
 {
     struct leati_device_times *times = devices[at].times;
@@ -239,6 +253,13 @@ static void look_at_device(unsigned at, bool last) LEATI_REQUIRES(lock)
         }
     }
     leati_device_times_look(times, last, found_later);
+}
+
+static void write_costs_and_state(bool ended) LEATI_REQUIRES(lock)
+{
+    for (unsigned i = 0; i < device_count; i++)
+        write_cost(i);
+    write_state(ended);
 }
 
 /* ---- reading rings; under the lock ---- */
@@ -331,10 +352,14 @@ static void pass(void) LEATI_REQUIRES(lock)
     uint64_t lost;
 
     leati_assert_locked(&lock);
+    for (unsigned i = 0; i < device_count; i++)
+        leati_device_times_enter(devices[i].times);
     for (struct leati_thread_ring *ring = leati_rings_first(); ring; ring = ring->next)
         read_ring(ring);
     for (unsigned i = 0; i < device_count; i++)
         look_at_device(i, false);
+    for (unsigned i = device_count; i--;)
+        leati_device_times_leave(devices[i].times);
     lost = leati_rings_remove();
     if (!session)
         return;
@@ -342,7 +367,7 @@ static void pass(void) LEATI_REQUIRES(lock)
     session->lost_ended += lost;
     session->state.lost_ops = session->lost_ended + count_lost();
     if (leati_clock_ns() - session->state_ns > STATE_NS)
-        write_state(false);
+        write_costs_and_state(false);
     leati_writer_flush(&session->writer);
     check_writer();
 }
@@ -479,7 +504,7 @@ static struct session *leave_session(void)
     leati_lock(&lock);
     ended = session;
     if (ended) {
-        write_state(true);
+        write_costs_and_state(true);
         leati_writer_flush(&ended->writer);
     }
     session = NULL;
@@ -628,6 +653,8 @@ void leati_trace_device_closes(struct leati_traced_device *device)
     for (unsigned i = 0; i < device_count; i++)
         if (devices[i].times == times) {
             look_at_device(i, true);
+            if (session)
+                write_cost(i);
             devices[i--] = devices[--device_count];
         }
     if (session)

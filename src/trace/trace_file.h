@@ -55,7 +55,8 @@ enum leati_trace_chunk_type {
     LEATI_TRACE_CHUNK_OPS = 5,     /* struct leati_trace_op, all of one thread */
     LEATI_TRACE_CHUNK_TIMES = 6,   /* struct leati_trace_times */
     LEATI_TRACE_CHUNK_CLOCKS = 7,  /* struct leati_trace_clock */
-    LEATI_TRACE_CHUNK_STATE = 8    /* struct leati_trace_state, one */
+    LEATI_TRACE_CHUNK_STATE = 8,   /* struct leati_trace_state, one */
+    LEATI_TRACE_CHUNK_COSTS = 12   /* struct leati_trace_cost */
 };
 
 struct leati_trace_chunk {
@@ -117,7 +118,7 @@ enum leati_trace_kind {
     LEATI_TRACE_SYNCHRONIZE = 8,  /* the host waits. lane: for that stream, or for the device; value: for an event,
                                      id  of its EVENT_RECORD; for a ticket, id of the copy; else 0 */
     LEATI_TRACE_ALLOC = 9,        /* kinds: destination; value: address; pieces: string of the tag, 0: none */
-    LEATI_TRACE_FREE = 10,        /* kinds: destination; value: address; bytes may be 0: unknown */
+    LEATI_TRACE_FREE = 10,        /* kinds: destination; value: address, 0: of a trim; bytes may be 0: unknown */
     LEATI_TRACE_PIN = 11,         /* registers host memory; value: address */
     LEATI_TRACE_UNPIN = 12,       /* value: address; bytes 0 */
     LEATI_TRACE_PAGE_MOVE = 13,   /* prefetch of managed memory; kinds: destination DEVICE or PAGEABLE */
@@ -192,6 +193,15 @@ struct leati_trace_clock {
     int64_t step_ns;         /* correction against the previous measurement; 0 for the first */
 };
 
+/* What the recording itself takes the host: sampled operations of the device, and how long the calls that mark
+ * their begins and ends on the device took together. Written now and then; the last one of a device counts. */
+struct leati_trace_cost {
+    uint32_t device;
+    uint32_t reserved;
+    uint64_t samples;
+    uint64_t host_ns;
+};
+
 /* The recorder's counters since the trace began. Written now and then, and as the last chunk. */
 struct leati_trace_state {
     uint64_t time_ns;
@@ -212,6 +222,7 @@ static_assert(sizeof(struct leati_trace_lane) == 16, "lane");
 static_assert(sizeof(struct leati_trace_op) == 64, "operation");
 static_assert(sizeof(struct leati_trace_times) == 24, "times");
 static_assert(sizeof(struct leati_trace_clock) == 32, "clock");
+static_assert(sizeof(struct leati_trace_cost) == 24, "cost");
 static_assert(sizeof(struct leati_trace_state) == 48, "state");
 
 /* Returns the id of an operation, unique in a file, never 0. thread: from the OPS chunk. number: the chunk's first

@@ -292,6 +292,34 @@ static void a_file_that_is_cut_is_a_failure(void **state)
     OK(leat_memory_free(memory));
 }
 
+/* A short range that is in the system's cache may be read by the calling thread. Even then the call succeeds, and
+ * the stream returns the failure. The file is open for writing too, so the call does not know where it ends. */
+static void a_short_read_that_fails_is_told_by_the_stream(void **state)
+{
+    struct test_state *t = *state;
+    const size_t lengths[] = {3000, 300000, 2 * MIB - 100};
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * MIB), *out = test_buffer(2 * MIB);
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        leat_file *file = open_file(make_file("short", lengths[i], 8), LEAT_FILE_READ | LEAT_FILE_WRITE);
+        char ends[60];
+
+        snprintf(ends, sizeof ends, "now ends at %zu", lengths[i]);
+        OK(leat_file_read(t->stream, memory, file, 1, lengths[i]));
+        REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, ends);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_fill(t->stream, memory, 0, 2 * MIB));
+        OK(leat_file_read(t->stream, memory + 5, file, 1, lengths[i] - 1));
+        OK(leat_file_close(file));
+        OK(leat_copy_sync(t->stream, out + 1, memory + 5, lengths[i] - 1));
+        OK(leat_stream_synchronize(t->stream));
+        test_pattern(out, 1, 8);
+        EXPECT_PATTERN(out, lengths[i], 8);
+    }
+    OK(leat_memory_free(memory));
+    free(out);
+}
+
 /* A limit on file sizes makes the write fail as on a full disk. */
 static void a_write_that_fails_is_told(void **state)
 {
@@ -350,6 +378,8 @@ static void tickets_follow_and_stop(void **state)
     leat_file *file = open_file(make_file("followed", bytes, 5), LEAT_FILE_READ);
     unsigned char *pinned = test_alloc(t->device, LEAT_KIND_PINNED, bytes);
     unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, bytes);
+    char text[4000], line[60];
+    const char *protocol;
     struct test_gate *gate;
     leat_ticket *ticket;
 
@@ -357,6 +387,10 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
     assert_int_equal(test_ticket_info(ticket).arrived_bytes, bytes);
+    protocol = test_ticket_info(ticket).protocol;
+    OK(leat_file_explain(t->stream, memory, file, 0, bytes, text, sizeof text));
+    snprintf(line, sizeof line, "\n  protocol  %s: ", protocol);
+    assert_non_null(strstr(text, line));
     OK(leat_ticket_destroy(ticket));
     OK(leat_copy_sync(t->stream, pinned, memory, bytes));
     OK(leat_stream_synchronize(t->stream));
@@ -374,6 +408,7 @@ static void tickets_follow_and_stop(void **state)
     OK(leat_ticket_destroy(ticket));
     OK(leat_file_read_start(t->stream, memory, file, 0, 0, NULL, &ticket));
     assert_int_equal(test_ticket_info(ticket).done, 1);
+    assert_string_equal(test_ticket_info(ticket).protocol, "");
     OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_file_close(file));
@@ -556,6 +591,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(the_order_of_the_stream_is_kept),
     STATE_TEST(streams_hand_files_over),
     STATE_TEST(a_file_that_is_cut_is_a_failure),
+    STATE_TEST(a_short_read_that_fails_is_told_by_the_stream),
     STATE_TEST(a_write_that_fails_is_told),
     STATE_TEST(memory_that_is_gone_is_a_failure),
     STATE_TEST(tickets_follow_and_stop),

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 4096, ROWS = 8 };
@@ -208,11 +209,13 @@ static void memory_and_files(void **state)
     char *own = test_buffer(3 * BYTES), name[TEMPORARY_PATH];
     void *ordered, *plain, *pinned, *driver, *managed = NULL;
     int fd = temporary_file(name);
+    leat_pool *pool;
     leat_file *file;
     struct trace trace;
 
     assert_true(fd >= 0);
     close(fd);
+    OK(leat_pool_default(t->device, LEAT_KIND_DEVICE, &pool));
     OK(leat_device_get_info(t->device, &info));
     OK(leat_file_open(name, LEAT_FILE_READ | LEAT_FILE_WRITE, &file));
     if (info.managed_memory)
@@ -233,6 +236,7 @@ static void memory_and_files(void **state)
     OK(leat_memory_free(pinned));
     OK(leat_memory_free(plain));
     OK(leat_free(t->stream, ordered));
+    OK(leat_pool_trim(pool, UINT64_MAX, NULL, NULL));
     if (managed) {
         OK(leat_managed_prefetch(t->stream, managed, BYTES, t->device));
         OK(leat_stream_synchronize(t->stream));
@@ -253,6 +257,7 @@ static void memory_and_files(void **state)
             {"free", "leat_memory_free", "", "pinned", BYTES, pinned, false, false, 1},
             {"free", "leat_memory_free", "", "device", BYTES, plain, false, false, 1},
             {"free", "leat_free", "", "device", 1000, ordered, false, false, 1},
+            {"free", "leat_pool_trim", "", "device", 0, NULL, false, false, 1},
             {"page move", "leat_managed_prefetch", "", "device", BYTES, managed, true, false, 1},
             {"synchronize", "leat_stream_synchronize", "", "", 0, NULL, false, false, 1},
         };
@@ -503,6 +508,51 @@ static void many_streams(void **state)
     /* On a busy machine the ring may be full before the slots are. */
     assert_int_equal(trace.lost_times + trace.lost_ops > 0, test_on_cpu());
     assert_true(trace.lost_times < held_up);
+    assert_true(trace.cost_samples >= 20); /* of at least 200 operations, one in eight */
+    trace_free(&trace);
+    OK(leat_memory_free(memory));
+}
+
+/* While a stream is captured into a graph in the global mode, the recorder asks about the events of another
+ * stream, which must not end the capture. */
+static void captures_go_on(void **state)
+{
+    const struct timespec looks = {.tv_nsec = 60000000}; /* of the recorder: some */
+    struct test_state *t = *state;
+    int (*begin)(void *stream, int mode), (*end)(void *stream, void **graph), (*destroy)(void *graph);
+    int (*push)(void *context), (*pop)(void **context);
+    const struct {
+        const char *name;
+        void *function;
+    } wanted[] = {{"cuStreamBeginCapture_v2", &begin},
+                  {"cuStreamEndCapture", &end},
+                  {"cuGraphDestroy", &destroy},
+                  {"cuCtxPushCurrent_v2", &push},
+                  {"cuCtxPopCurrent_v2", &pop}};
+    void *memory, *captured, *context, *graph = NULL;
+    struct test_gate *gate;
+    struct trace trace;
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (leat_native_symbol(t->device, wanted[i].name, wanted[i].function) != LEAT_OK)
+            SKIP_OTHER("this device's library has no captures by CUDA's names");
+    OK(leat_device_native(t->device, &context));
+    assert_int_equal(push(context), 0);
+    memory = test_alloc(t->device, LEAT_KIND_DEVICE, BYTES);
+    OK(leat_stream_native(t->second, &captured));
+    start(0);
+    gate = test_gate_close(t->stream);
+    OK(leat_fill(t->stream, memory, 1, BYTES));
+    assert_int_equal(begin(captured, 0), 0);
+    nanosleep(&looks, NULL);
+    assert_int_equal(end(captured, &graph), 0);
+    assert_int_equal(destroy(graph), 0);
+    assert_int_equal(pop(&context), 0);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    stop(&trace);
+    assert_int_equal(trace.count, 3);
+    assert_true(trace.ops[1].device_start_ns);
     trace_free(&trace);
     OK(leat_memory_free(memory));
 }
@@ -581,17 +631,10 @@ static void refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(copies_and_work),
-    STATE_TEST(memory_and_files),
-    STATE_TEST(streams_that_wait),
-    cmocka_unit_test(ranges),
-    STATE_TEST(failures),
-    STATE_TEST(host_only),
-    STATE_TEST(work_that_goes_on),
-    STATE_TEST(threads_that_end),
-    STATE_TEST(many_streams),
-    STATE_TEST(many_traces),
-    cmocka_unit_test(device_that_closes),
+    STATE_TEST(copies_and_work),   STATE_TEST(memory_and_files), STATE_TEST(streams_that_wait),
+    cmocka_unit_test(ranges),      STATE_TEST(failures),         STATE_TEST(host_only),
+    STATE_TEST(work_that_goes_on), STATE_TEST(threads_that_end), STATE_TEST(many_streams),
+    STATE_TEST(many_traces),       STATE_TEST(captures_go_on),   cmocka_unit_test(device_that_closes),
     cmocka_unit_test(refused),
 };
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,6 +198,7 @@ static pid_t start(const char *name, const char *variable)
     assert_true(child >= 0);
     if (child)
         return child;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* some children run until they are killed */
     if (variable)
         setenv("LEAT_TRACE", variable, 1);
     if (!freopen(said, "w", stderr))

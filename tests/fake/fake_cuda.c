@@ -56,7 +56,7 @@ static _Thread_local unsigned depth;
 /* The stream that is capturing, and whether a call has ended its capture. Atomic, because any thread may call. */
 static _Atomic(cu_stream) captured;
 static atomic_int capture_ended;
-static _Thread_local int capture_mode;
+static _Thread_local unsigned int capture_mode;
 
 /* Begins a call that ends a capture, unless the thread's capture mode is relaxed. */
 static cu_result enter_unsafe(void)
@@ -570,7 +570,17 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
 FORWARD(cu_result cuEventCreate(cu_event *event, unsigned int flags), create_event(event))
 FORWARD(cu_result cuEventDestroy_v2(cu_event event), destroy_event(event))
 FORWARD(cu_result cuEventRecord(cu_event event, cu_stream stream), record_event(event, stream))
-FORWARD(cu_result cuEventQuery(cu_event event), query_event(event))
+FORWARD_AFTER(enter_unsafe(), cu_result cuEventQuery(cu_event event), query_event(event))
+
+cu_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)
+{
+    unsigned int before = capture_mode;
+
+    capture_mode = *mode;
+    *mode = before;
+    return LEATI_CUDA_SUCCESS;
+}
+
 FORWARD(cu_result cuEventSynchronize(cu_event event), synchronize_event(event))
 FORWARD(cu_result cuEventElapsedTime(float *milliseconds, cu_event start, cu_event end),
         elapsed(milliseconds, start, end))

@@ -165,7 +165,6 @@ static cu_result host_flags(unsigned *flags, const void *ptr)
     X(cuStreamEndCapture, (cu_stream stream, void **graph), end_capture(graph))                                   \
     X(cuStreamIsCapturing, (cu_stream stream, int *capturing),                                                    \
       (*capturing = !is_default(stream) && stream == atomic_load(&captured), LEATI_CUDA_SUCCESS))                 \
-    X(cuThreadExchangeStreamCaptureMode, (int *mode), exchange_mode(mode))                                        \
     X(cuGetProcAddress_v2, (const char *name, void **function, int version, unsigned long long flags, int *why),  \
       look_up(name, function, version, flags, why))                                                               \
     X(cuGetProcAddress, (const char *name, void **function, int version, unsigned long long flags),               \
@@ -211,15 +210,6 @@ static cu_result end_capture(void **graph)
     *graph = NULL;
     atomic_store(&captured, NULL);
     return atomic_load(&capture_ended) ? LEATI_CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : LEATI_CUDA_SUCCESS;
-}
-
-static cu_result exchange_mode(int *mode)
-{
-    int before = capture_mode;
-
-    capture_mode = *mode;
-    *mode = before;
-    return LEATI_CUDA_SUCCESS;
 }
 
 static cu_result look_up(const char *name, void **function, int version, unsigned long long flags, int *why);

@@ -129,6 +129,7 @@ static void read_record(struct trace *trace, const struct leati_trace_chunk *chu
         struct leati_trace_op op;
         struct leati_trace_times times;
         struct leati_trace_clock clock;
+        struct leati_trace_cost cost;
         struct leati_trace_state state;
     } is;
 
@@ -163,6 +164,11 @@ static void read_record(struct trace *trace, const struct leati_trace_chunk *chu
         trace->clocks++;
         if (is.clock.uncertainty_ns > trace->uncertainty_ns)
             trace->uncertainty_ns = is.clock.uncertainty_ns;
+        break;
+    case LEATI_TRACE_CHUNK_COSTS:
+        assert_non_null(devices[is.cost.device]);
+        assert_true(is.cost.samples && is.cost.host_ns);
+        trace->cost_samples = is.cost.samples;
         break;
     case LEATI_TRACE_CHUNK_STATE:
         assert_false(trace->ended);

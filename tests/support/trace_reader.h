@@ -24,6 +24,7 @@ struct trace {
     size_t count;
     uint64_t lost_ops, lost_times, lost_strings;
     uint64_t uncertainty_ns; /* the largest of the clocks */
+    uint64_t cost_samples;   /* operations whose marks were timed */
     bool ended;
     uint32_t threads, lanes, devices, clocks;
     char *content; /* of the file */

@@ -8,11 +8,13 @@
 #include "fakes.h"
 
 #include <leat/native.h>
+#include <leat/trace.h>
 
 #include "driver/cuda/cuda_types.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BYTES 4096
 
@@ -450,6 +452,38 @@ static void test_images(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
+/* ---- traces ---- */
+
+/* The recorder of traces asks about events while a stream is captured. The fake library ends a capture if a thread
+ * does that in another mode than the relaxed one. */
+static void test_trace_during_capture(void **state)
+{
+    const struct timespec looks = {.tv_nsec = 60000000}; /* of the recorder: some */
+    leat_device *device = fakes_open("cuda:0");
+    cu_result (*begin)(cu_stream stream, unsigned mode), (*end)(cu_stream stream, void **graph);
+    leat_trace_stats stats = LEAT_TRACE_STATS_INIT;
+    void *memory, *captured, *graph;
+    leat_stream *streams[2];
+
+    (void)state;
+    OK(leat_native_symbol(device, "cuStreamBeginCapture_v2", (void **)&begin));
+    OK(leat_native_symbol(device, "cuStreamEndCapture", (void **)&end));
+    for (int i = 0; i < 2; i++)
+        OK(leat_stream_create(device, &streams[i]));
+    OK(leat_alloc(streams[0], BYTES, &memory));
+    OK(leat_stream_native(streams[1], &captured));
+    OK(leat_trace_start("/dev/null", NULL));
+    OK(leat_fill(streams[0], memory, 1, BYTES));
+    assert_int_equal(begin(captured, 0), 0);
+    nanosleep(&looks, NULL);
+    assert_int_equal(end(captured, &graph), 0);
+    OK(leat_stream_synchronize(streams[0]));
+    OK(leat_trace_stop(&stats));
+    assert_int_equal(stats.lost_times, 0);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* ---- device properties ---- */
 
 static void test_info(void **state)
@@ -482,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_trace_during_capture),
         cmocka_unit_test(test_info),
     };
 

@@ -189,6 +189,27 @@ static void small_copies_become_a_batch(void **state)
     end(&made);
 }
 
+/* Of the 10 us of each copy, which is as long as its call, the recorder took 4. */
+static void recording_is_no_saving(void **state)
+{
+    struct activity a = blank(ACTIVITY_COPY);
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    made.log->devices[0].recording_ns = 4000;
+    copy(&made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    a.from_memory = PINNED;
+    a.to_memory = DEVICE;
+    a.bytes = 16 << 10;
+    wait_for_all(&made);
+    for (int i = 0; i < 128; i++) {
+        work(&made, a, 5000);
+        made.now += 8000;
+    }
+    fires(&made, "small-copies", 128 * 6000 - 42000, 128 * 6000 - 41900);
+}
+
 static void small_copies_without_a_rate_save_their_gaps(void **state)
 {
     struct activity a = blank(ACTIVITY_COPY);
@@ -394,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_columns_become_one),
         cmocka_unit_test(small_copies_become_a_batch),
+        cmocka_unit_test(recording_is_no_saving),
         cmocka_unit_test(small_copies_without_a_rate_save_their_gaps),
         cmocka_unit_test(few_small_copies_are_fine),
         cmocka_unit_test(slow_pageable_copies_are_told),

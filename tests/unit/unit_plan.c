@@ -161,7 +161,17 @@ static int teardown(void **state)
 static const struct leati_capabilities of_gpu = {
     .dma_engines = true, .batch = {.fewest_ranges = 16, .largest_bytes = (size_t)128 << 10}};
 
-enum { BUSY = 0, IDLE = 1, EARLY = 2, AWAKE = 4, FOLLOWED = 8, UNSTAGED = 16, ONE_PASS = 32, RAILS = 64 };
+enum {
+    BUSY = 0,
+    IDLE = 1,
+    EARLY = 2,
+    AWAKE = 4,
+    FOLLOWED = 8,
+    UNSTAGED = 16,
+    ONE_PASS = 32,
+    RAILS = 64,
+    AT_HAND = 128
+};
 
 static const struct row {
     const char *name;
@@ -179,6 +189,7 @@ static const struct row {
 #define RUN LEATI_SHAPE_RUN
 #define REGION LEATI_SHAPE_REGION
 #define BATCH LEATI_SHAPE_BATCH
+#define FILES LEATI_SHAPE_FILE
 #define DRIVER LEATI_PROTOCOL_DRIVER
 #define EAGER LEATI_PROTOCOL_EAGER
 #define STAGED LEATI_PROTOCOL_STAGED
@@ -230,6 +241,15 @@ static const struct row {
     {"long rows in", REGION, D, P, 32 * MIB, 2, EARLY, NOTHING, DRIVER, "staged: a row fills too much of a ring"},
     {"rows within the host", REGION, P, P, 16 * KIB, 64, IDLE, NOTHING, HOST, "by leat's threads, in one pass"},
 
+    {"a short file in", FILES, D, P, MIB, 0, EARLY | AT_HAND, NOTHING, EAGER, "eager: read by the caller, whom"},
+    {"a file of the disk", FILES, D, P, MIB, 0, EARLY, NOTHING, STAGED, "eager: the caller would have to wait"},
+    {"a longer file in", FILES, D, P, 2 * MIB + 1, 0, EARLY, NOTHING, STAGED, "eager: more than 2 MiB"},
+    {"a short file behind a writer", FILES, D, P, MIB, 0, AT_HAND, NOTHING, STAGED,
+     "eager: earlier work of the stream may write the source"},
+    {"a short file, followed", FILES, D, P, MIB, 0, EARLY | AT_HAND | FOLLOWED, NOTHING, STAGED,
+     "eager: nothing could stop it"},
+    {"a short file out", FILES, P, D, MIB, 0, IDLE, NOTHING, STAGED, "eager: leat's threads write files"},
+
     {"many", BATCH, D, PIN, 64 * KIB, 16, IDLE, NOTHING, KERNEL, "gathers and scatters over mapped memory"},
     {"few", BATCH, D, PIN, 64 * KIB, 15, IDLE, NOTHING, DRIVER, "one by one"},
     {"many in", BATCH, D, P, 64 * KIB, 16, IDLE | EARLY, NOTHING, STAGED,
@@ -279,6 +299,8 @@ static struct leati_plan make_plan(struct test_state *t, const struct row *row, 
 
     if (row->shape == BATCH)
         plan.transfer.count = row->count;
+    if (row->shape == FILES)
+        plan.transfer.file = (struct leati_storage){.write = row->to == P, .at_hand = row->facts & AT_HAND};
     if (row->shape == REGION)
         plan.transfer.region = (leat_copy_region){.width_bytes = row->bytes / row->count,
                                                   .height = row->count,

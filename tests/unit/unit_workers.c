@@ -5,6 +5,7 @@
 #include "base/workers.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PATIENCE_NS ((uint64_t)60 * 1000000000)
@@ -46,8 +48,9 @@ static struct leati_workers *get(enum leati_work_class class, unsigned threads)
     return workers;
 }
 
-/* Returns how many threads of this process are named "leat worker". */
-static int count_threads(void)
+/* Writes the system's ids of this process's threads that are named "leat worker" to ids, most of them at most.
+ * Returns how many there are. */
+static int find_threads(pid_t *ids, int most)
 {
     DIR *tasks = opendir("/proc/self/task");
     struct dirent *entry;
@@ -62,11 +65,20 @@ static int count_threads(void)
         file = fopen(path, "re");
         if (!file)
             continue;
-        count += fgets(name, sizeof name, file) && !strcmp(name, "leat worker\n");
+        if (fgets(name, sizeof name, file) && !strcmp(name, "leat worker\n")) {
+            if (count < most)
+                ids[count] = atoi(entry->d_name);
+            count++;
+        }
         fclose(file);
     }
     closedir(tasks);
     return count;
+}
+
+static int count_threads(void)
+{
+    return find_threads(NULL, 0);
 }
 
 /* ---- a task whose parts wait until the test opens it ---- */
@@ -417,6 +429,59 @@ static void fewer_threads_do(void **state)
     assert_int_equal(count_threads(), 0);
 }
 
+/* The fields of sched_setattr(2). */
+struct attributes {
+    uint32_t bytes, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t slice_ns, deadline_ns, period_ns;
+};
+
+static struct attributes get_attributes(pid_t thread)
+{
+    struct attributes attributes = {.bytes = sizeof attributes};
+
+    assert_int_equal(syscall(SYS_sched_getattr, thread, &attributes, sizeof attributes, 0), 0);
+    attributes.bytes = sizeof attributes;
+    return attributes;
+}
+
+/* The threads must ask for short time slices, and keep what the program chose: its nice value, and a policy that
+ * has no slices. */
+static void threads_have_short_slices(void **state)
+{
+    static const int policies[] = {SCHED_OTHER, SCHED_BATCH};
+    struct attributes before = get_attributes(0), other = before;
+    bool is_known;
+
+    (void)state;
+    other.slice_ns = 2 * LEATI_THREAD_SLICE_NS;
+    assert_int_equal(syscall(SYS_sched_setattr, 0, &other, 0), 0);
+    is_known = before.policy == SCHED_OTHER && get_attributes(0).slice_ns == other.slice_ns;
+    if (!is_known)
+        print_message("skipped: the scheduler has no slices of a thread's own\n");
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0] && is_known; i++) {
+        struct leati_workers *workers;
+        struct held held;
+        pid_t thread;
+
+        other.policy = (uint32_t)policies[i];
+        other.nice = 19;
+        assert_int_equal(syscall(SYS_sched_setattr, 0, &other, 0), 0);
+        workers = get(DEVICE, 1);
+        add(workers, &held, DEVICE, 1, 1);
+        assert_true(wait_for(&held.inside, 1)); /* the thread has begun to work */
+        assert_int_equal(find_threads(&thread, 1), 1);
+        assert_int_equal(get_attributes(thread).policy, policies[i]);
+        assert_int_equal(get_attributes(thread).nice, 19);
+        if (policies[i] == SCHED_OTHER)
+            assert_int_equal(get_attributes(thread).slice_ns, LEATI_THREAD_SLICE_NS);
+        open_and_remove(workers, &held, 1);
+        leati_workers_put(workers, DEVICE);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -424,6 +489,7 @@ int main(void)
         cmocka_unit_test(shares_leave_threads_to_others),   cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(a_removal_waits_for_those_inside), cmocka_unit_test(helpers_copy_and_nothing_else),
         cmocka_unit_test(threads_end_with_the_last_user),   cmocka_unit_test(fewer_threads_do),
+        cmocka_unit_test(threads_have_short_slices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -97,6 +97,7 @@ class TicketInfo(Sized):
         ("done", c_uint8),
         ("durable", c_uint8),
         ("status", c_int),
+        ("protocol", c_char_p),
     ]
 
 

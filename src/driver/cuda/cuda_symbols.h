@@ -82,6 +82,7 @@
     X(stream_mem_ops, cuStreamBatchMemOp_v2, OPTIONAL,                                                            \
       (cu_stream, unsigned int, cu_value_operation *, unsigned int))                                              \
     X(stream_context, cuStreamGetCtx, REQUIRED, (cu_stream, cu_context *))                                        \
+    X(capture_mode, cuThreadExchangeStreamCaptureMode, REQUIRED, (unsigned int *))                                \
     X(launch_host, cuLaunchHostFunc, REQUIRED, (cu_stream, cu_host_function, void *))                             \
     X(event_create, cuEventCreate, REQUIRED, (cu_event *, unsigned int))                                          \
     X(event_destroy, cuEventDestroy_v2, REQUIRED, (cu_event))                                                     \

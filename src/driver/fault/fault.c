@@ -68,6 +68,7 @@
     X(stream_wait)                                                                                                \
     X(stream_mem_ops)                                                                                             \
     X(stream_stamp)                                                                                               \
+    X(capture_mode)                                                                                               \
     X(launch_host)                                                                                                \
     X(event_create)                                                                                               \
     X(event_destroy)                                                                                              \
@@ -328,6 +329,7 @@ WRAP(event_adopt, MAKE, (struct leati_driver *driver, void *device, void *native
      (inner, device, native, event))
 WRAP(event_record, SAME, (struct leati_driver *driver, void *event, void *stream), (inner, event, stream))
 WRAP(stream_stamp, SAME, (struct leati_driver *driver, void *stream, _Atomic uint64_t *ns), (inner, stream, ns))
+WRAP(capture_mode, SAME, (struct leati_driver *driver, unsigned *mode), (inner, mode))
 WRAP(event_synchronize, SAME, (struct leati_driver *driver, void *event), (inner, event))
 WRAP(event_elapsed, SAME, (struct leati_driver *driver, void *start, void *end, double *milliseconds),
      (inner, start, end, milliseconds))

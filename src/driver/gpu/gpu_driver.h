@@ -243,6 +243,7 @@ leat_status GPU(event_create)(struct leati_driver *driver, void *device, void **
 leat_status GPU(event_destroy)(struct leati_driver *driver, void *event);
 leat_status GPU(event_adopt)(struct leati_driver *driver, void *device, void *native, void **event);
 void *GPU(event_native)(struct leati_driver *driver, void *event);
+leat_status GPU(capture_mode)(struct leati_driver *driver, unsigned *mode);
 leat_status GPU(event_record)(struct leati_driver *driver, void *event, void *stream);
 leat_status GPU(event_query)(struct leati_driver *driver, void *event);
 leat_status GPU(event_synchronize)(struct leati_driver *driver, void *event);

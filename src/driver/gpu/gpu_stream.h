@@ -124,6 +124,18 @@ leat_status GPU(stream_wait)(struct leati_driver *driver, void *stream, void *ev
     return LEAT_OK;
 }
 
+leat_status GPU(capture_mode)(struct leati_driver *driver, unsigned *mode)
+{
+    const struct gpu_api *api = &((struct gpu_driver *)driver)->api;
+    gpu_result code;
+
+    /* The vendor's call needs no context. HIP has it since ROCm 5.1. */
+    if (!api->capture_mode)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "this driver has no %s", GPU(names).capture_mode);
+    code = api->capture_mode(mode);
+    return code == GPU_SUCCESS ? LEAT_OK : GPU(fail)(api, GPU(names).capture_mode, code);
+}
+
 /* Allocates a struct gpu_event. Returns NULL, with a message, if there is no memory. */
 static struct gpu_event *describe_event(struct gpu_device *device, gpu_event_handle handle, bool owned)
 {

@@ -58,6 +58,7 @@ static const struct leati_driver_ops gpu_ops = {
     .stream_synchronize = GPU(stream_synchronize),
     .stream_wait = GPU(stream_wait),
     .stream_mem_ops = GPU(stream_mem_ops),
+    .capture_mode = GPU(capture_mode),
     .launch_host = GPU(launch_host),
     .event_create = GPU(event_create),
     .event_destroy = GPU(event_destroy),

@@ -77,6 +77,7 @@
     X(stream_wait_value, hipStreamWaitValue32, OPTIONAL, (hi_stream, void *, uint32_t, unsigned int, uint32_t))  \
     X(stream_write_value, hipStreamWriteValue32, OPTIONAL, (hi_stream, void *, uint32_t, unsigned int))          \
     X(stream_device, hipStreamGetDevice, OPTIONAL, (hi_stream, hi_device *))                                    \
+    X(capture_mode, hipThreadExchangeStreamCaptureMode, OPTIONAL, (unsigned int *))                               \
     X(launch_host, hipLaunchHostFunc, OPTIONAL, (hi_stream, hi_host_function, void *))                          \
     X(stream_callback, hipStreamAddCallback, REQUIRED, (hi_stream, hi_stream_callback, void *, unsigned int))   \
     X(event_create, hipEventCreateWithFlags, REQUIRED, (hi_event *, unsigned int))                               \
