@@ -31,6 +31,7 @@ esac
 
 # One line for each file of kernels: its source, then the PTX file made from it.
 ptx_files="src/kernels/builtin_kernels.c src/kernels/built/builtin_kernels.ptx
+src/kernels/convert_kernels.c src/kernels/built/convert_kernels.ptx
 tests/support/kernels_user.c tests/support/kernels_user.ptx
 examples/own_kernel_device.c examples/own_kernel_device.ptx"
 # layout_kernels.c is compiled to one assembly text for each target, and this text is cut into the modules that this
@@ -144,9 +145,11 @@ while read -r _ file; do
 done <<< "$modules"
 
 for gpu in $amd_gpus; do
-    # shellcheck disable=SC2086
-    amd "$gpu" $flags -c src/kernels/builtin_kernels.c -o "$work/kernels.o"
-    link_amd "$work/kernels.o" "src/kernels/built/builtin_kernels.$gpu.co"
+    for file in builtin_kernels convert_kernels; do
+        # shellcheck disable=SC2086
+        amd "$gpu" $flags -c "src/kernels/$file.c" -o "$work/kernels.o"
+        link_amd "$work/kernels.o" "src/kernels/built/$file.$gpu.co"
+    done
     # shellcheck disable=SC2086
     amd "$gpu" $flags -S src/kernels/layout_kernels.c -o "$work/layouts.s"
     cut_modules "$work/layouts.s"

@@ -25,7 +25,7 @@ allowed() {
     tests/compat/*) echo '^leat/(compat/([a-z]+/)?)?[a-z_]+\.h$|^(\.\./support/(seed|model|temporary|bad_disk)|[a-z_]+)\.h$' ;;
     include/leat/*) echo '^leat/[a-z_]+\.h$' ;;
     src/base/*) echo '^(base|leat)/[a-z_]+\.h$' ;;
-    src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|modules)\.h$' ;;
+    src/layout/*) echo '^(layout|base|leat)/[a-z_]+\.h$|^kernels/(layout_task|convert_task|convert_numbers|modules)\.h$' ;;
     src/kernels/*) echo '^kernels/[a-z_]+\.h$|^leat/device_code\.h$' ;;
     src/driver/driver.h) echo '^kernels/modules\.h$|^leat/[a-z_]+\.h$' ;;
     # Only the registry knows all drivers; it may wrap each of them in the fault driver.

@@ -222,6 +222,77 @@ LEAT_API leat_status leat_layout_plan_destroy(leat_layout_plan *plan);
 
 #ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
+/* ---- conversions ------------------------------------------------------------------------------------------ */
+
+/* The type of an element that is converted. */
+typedef enum leat_number {
+    LEAT_NUMBER_BITS = 0, /* 2, 4 or 8 bytes that stay the same, apart from their order */
+    LEAT_NUMBER_U8 = 1,   /* an unsigned byte; only for sources */
+    LEAT_NUMBER_F16 = 2,  /* IEEE half: 1 sign bit, 5 bits of exponent, 10 of fraction */
+    LEAT_NUMBER_BF16 = 3, /* bfloat16: the upper half of an F32 */
+    LEAT_NUMBER_F32 = 4   /* IEEE single */
+} leat_number;
+
+/* Returns the name of a type: "bits", "u8", "f16", "bf16" or "f32"; "unknown" for another number. */
+LEAT_API const char *leat_number_name(leat_number number);
+
+#define LEAT_CONVERT_SWAP_SRC 1u      /* the bytes of each element of src are in reverse order */
+#define LEAT_CONVERT_SWAP_DST 2u      /* the bytes of each element of dst are to be in reverse order */
+#define LEAT_CONVERT_MAX_CHANNELS 256 /* maximum number of scales and biases of a call */
+
+/* Says what leat_copy_convert() does to each element on its way. */
+typedef struct leat_conversion {
+    size_t size;     /* sizeof(leat_conversion): leat/base.h */
+    leat_number dst; /* type of the elements of dst */
+    leat_number src; /* type of the elements of src; BITS if and only if dst is BITS */
+    uint32_t flags;  /* LEAT_CONVERT_SWAP_SRC, LEAT_CONVERT_SWAP_DST */
+
+    /* Number of entries of scale and bias, 0 to LEAT_CONVERT_MAX_CHANNELS. If it is above 0, it is the size of
+     * dimension channel_dim, and element i of that dimension uses scale[i] and bias[i]. If it is 0, all elements
+     * use scale[0] and bias[0]. */
+    uint32_t channels;
+    uint32_t channel_dim;
+    const float *scale; /* in host memory, finite; NULL: 1 */
+    const float *bias;  /* in host memory, finite; NULL: nothing is added */
+} leat_conversion;
+#define LEAT_CONVERSION_INIT LEAT_SIZED_INIT_(leat_conversion)
+
+/*
+ * leat_copy_layout() that converts each element on the way, in the same pass over memory. element_bytes of each
+ * layout is the size of that side's type. One call makes normalized planes of halves from decoded images, pixels
+ * of bytes, where subtracting a mean and dividing by a deviation is scale[c] = 1 / (255 * deviation[c]) and
+ * bias[c] = -mean[c] / deviation[c]:
+ *
+ *     leat_layout_dense(&pixels, 4, (int64_t[]){images, height, width, 3}, 1);
+ *     leat_layout_permute(&pixels, (uint32_t[]){0, 3, 1, 2});       // a view: images, channels, height, width
+ *     leat_layout_dense(&planes, 4, pixels.size, 2);
+ *     c.dst = LEAT_NUMBER_F16, c.src = LEAT_NUMBER_U8, c.channels = 3, c.channel_dim = 1;
+ *     c.scale = scale, c.bias = bias;
+ *     leat_copy_convert(stream, dst, &planes, src, &pixels, &c);
+ *
+ * Result. All devices and processors give the same bits:
+ *  1. The bytes are reversed with LEAT_CONVERT_SWAP_SRC. The number becomes an F32, without a loss.
+ *  2. It is multiplied by the scale, and the product is rounded to F32; the bias is added, and the sum is rounded
+ *     to F32. These are two operations, not a fused multiply-add. Subnormal numbers are kept.
+ *  3. The sum is rounded to the type of dst. A number that is too large becomes infinity.
+ *  4. The bytes are reversed with LEAT_CONVERT_SWAP_DST.
+ * Each rounding is to nearest, ties to even. A NaN of src stays a NaN, with its sign and the upper bits of its
+ * fraction, and becomes quiet. If the arithmetic makes a NaN, as infinity * 0 does, it is the positive quiet NaN
+ * without other bits. BITS are only moved and reversed; they take no scale or bias.
+ *
+ * leat reads conversion, scale and bias before the call returns. Elements must lie at multiples of their size on
+ * both sides. Between a host and a device the unconverted elements cross the link if src is in pageable memory,
+ * and the converted ones if dst is. Errors: as leat_copy_layout(), but element_bytes must match the types instead
+ * of each other; INVALID also for a conversion that is NULL or not valid (size, types, flags, channels,
+ * channel_dim, a scale or bias that is not finite, BITS with a scale or bias, or of 1 byte) and for elements that
+ * do not lie at multiples of their size; UNSUPPORTED also for a layout with an index list, and on a GPU for more
+ * than 2^31 rows (leat_copy_layout() can bring the elements into another order first).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_copy_convert(leat_stream *stream, void *dst,
+                                                      const leat_layout *dst_layout, const void *src,
+                                                      const leat_layout *src_layout,
+                                                      const leat_conversion *conversion);
+
 /* Describes how leat_copy_layout() would make this copy now, and copies nothing: the route of the bytes, and the
  * plan. text_bytes: as leat_layout_plan_explain().
  * Errors: as leat_copy_layout(); INVALID (text NULL or text_bytes 0). */
@@ -229,6 +300,14 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_layout_explain(leat_stream *stream
                                                              const leat_layout *dst_layout, const void *src,
                                                              const leat_layout *src_layout, char *text,
                                                              size_t text_bytes);
+
+/* leat_copy_layout_explain() for leat_copy_convert(). Errors: as leat_copy_convert(); INVALID (text NULL or
+ * text_bytes 0). */
+LEAT_NODISCARD LEAT_API leat_status leat_copy_convert_explain(leat_stream *stream, void *dst,
+                                                              const leat_layout *dst_layout, const void *src,
+                                                              const leat_layout *src_layout,
+                                                              const leat_conversion *conversion, char *text,
+                                                              size_t text_bytes);
 
 #endif /* LEAT_NO_EXPERIMENTAL */
 

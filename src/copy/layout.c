@@ -129,9 +129,9 @@ static leat_status check_list(const leat_layout *listed)
 
 /* ---- choosing ---- */
 
-static bool has_few_gaps(const struct leati_layout_copy *copy, size_t bytes)
+static bool has_few_gaps(const struct leati_layout_copy *copy)
 {
-    return bytes / GAPS_MOST <= copy->layouts->canonical.payload_bytes;
+    return copy->plan.transfer.from_reach / GAPS_MOST <= leati_src_payload_bytes(&copy->layouts->canonical);
 }
 
 /* Returns true if the copy writes every byte between the first and the last byte of the destination. */
@@ -152,7 +152,7 @@ static void choose_in(struct leati_layout_copy *copy)
 {
     if (copy->list_place == LEATI_LIST_ON_DEVICE && copy->src_layout->index)
         stage(copy, true, true, "the source is pageable, and only the device can read the list of indices");
-    else if (has_few_gaps(copy, copy->plan.transfer.from_reach))
+    else if (has_few_gaps(copy))
         stage(copy, true, true,
               "the source is pageable and has few gaps, and the device rearranges faster than the link brings it");
     else
@@ -219,7 +219,12 @@ static leat_status choose(struct leati_layout_copy *copy)
     LEATI_TRY(leati_plan_look(&copy->plan));
     if (!copy->plan.one_pass)
         LEATI_TRY(choose_staged(copy));
-    return leati_plan_compare(&copy->plan);
+    LEATI_TRY(leati_plan_compare(&copy->plan));
+    if (!copy->plan.one_pass && copy->plan.protocol != LEATI_PROTOCOL_HOST && !copy->layouts->gpu.kernel)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                          "the layouts have too many rows for one launch on %s; convert slices of them",
+                          copy->plan.transfer.stream->device->name);
+    return LEAT_OK;
 }
 
 /* ---- checks and plan ---- */
@@ -251,8 +256,9 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
         copy->layouts = plan->plan;
         copy->start = plan->start;
     } else {
-        LEATI_TRY(leati_layout_plan_get(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
-                                        leati_layout_align(copy->src), &copy->layouts, &copy->start));
+        LEATI_TRY(leati_layout_plan_get_convert(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
+                                                leati_layout_align(copy->src), &copy->convert, &copy->layouts,
+                                                &copy->start));
     }
     if (copy->layouts->canonical.empty)
         return LEAT_OK;
@@ -341,6 +347,40 @@ leat_status leat_copy_layout(leat_stream *stream, void *dst, const leat_layout *
     LEATI_TRY(check_call("leat_copy_layout", stream, dst_layout, src_layout));
     status = make_and_run(&copy, NULL);
     return status == LEAT_OK ? status : leati_fail_in(status, "leat_copy_layout on %s", stream->device->name);
+}
+
+/* Checks the conversion, and sets it in the copy. factors: room for its numbers. */
+static leat_status take_conversion(struct leati_layout_copy *copy, const leat_conversion *conversion,
+                                   struct leati_factors *factors)
+{
+    LEATI_TRY(leati_layout_check("dst_layout", copy->dst_layout));
+    LEATI_TRY(leati_layout_check("src_layout", copy->src_layout));
+    LEATI_TRY(leati_canonical_check_same(copy->dst_layout, copy->src_layout, true));
+    LEATI_TRY(leati_convert_make(conversion, copy->dst_layout, copy->src_layout, &copy->convert, factors));
+    copy->conversion = conversion;
+    copy->factors = factors;
+    return LEAT_OK;
+}
+
+leat_status leat_copy_convert(leat_stream *stream, void *dst, const leat_layout *dst_layout, const void *src,
+                              const leat_layout *src_layout, const leat_conversion *conversion)
+{
+    static const char what[] = "leat_copy_convert";
+    struct leati_layout_copy copy = {.plan.transfer.stream = stream,
+                                     .dst = dst,
+                                     .src = src,
+                                     .dst_layout = dst_layout,
+                                     .src_layout = src_layout};
+    struct leati_factors factors;
+    leat_status status;
+
+    LEATI_SPAN(LEATI_TRACE_LAYOUT, "leat_copy_convert");
+    LEATI_TRY(check_call(what, stream, dst_layout, src_layout));
+    LEATI_TRY(LEATI_SIZED_CHECK(what, "conversion", leat_conversion, conversion));
+    status = take_conversion(&copy, conversion, &factors);
+    if (status == LEAT_OK)
+        status = make_and_run(&copy, NULL);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);
 }
 
 /* ---- plans ---- */
@@ -506,6 +546,32 @@ leat_status leat_copy_layout_explain(leat_stream *stream, void *dst, const leat_
     LEATI_TRY(check_call(what, stream, dst_layout, src_layout));
     text[0] = '\0';
     status = explain(&copy, &out);
+    if (copy.layouts)
+        leati_layout_plan_drop(copy.layouts);
+    return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);
+}
+
+leat_status leat_copy_convert_explain(leat_stream *stream, void *dst, const leat_layout *dst_layout,
+                                      const void *src, const leat_layout *src_layout,
+                                      const leat_conversion *conversion, char *text, size_t text_bytes)
+{
+    static const char what[] = "leat_copy_convert_explain";
+    struct leati_strbuf out = {.at = text, .left = text_bytes};
+    struct leati_layout_copy copy = {.plan.transfer.stream = stream,
+                                     .dst = dst,
+                                     .src = src,
+                                     .dst_layout = dst_layout,
+                                     .src_layout = src_layout};
+    struct leati_factors factors;
+    leat_status status;
+
+    LEATI_TRY(leati_explain_check(what, stream, text, text_bytes));
+    LEATI_TRY(check_call(what, stream, dst_layout, src_layout));
+    LEATI_TRY(LEATI_SIZED_CHECK(what, "conversion", leat_conversion, conversion));
+    text[0] = '\0';
+    status = take_conversion(&copy, conversion, &factors);
+    if (status == LEAT_OK)
+        status = explain(&copy, &out);
     if (copy.layouts)
         leati_layout_plan_drop(copy.layouts);
     return status == LEAT_OK ? status : leati_fail_in(status, "%s on %s", what, stream->device->name);

@@ -20,6 +20,11 @@ struct leati_layout_copy {
     const void *src;
     const leat_layout *dst_layout, *src_layout;
     struct leati_layout_plan *layouts; /* this struct holds a reference */
+    /* For a copy that converts: what the program passed, and its parts. convert.src_bytes is 0 for other copies.
+     */
+    const leat_conversion *conversion;
+    struct leati_convert convert;
+    struct leati_factors *factors;
     struct leati_layout_start start;
     enum leati_list_place list_place;
     struct leati_endpoint list, wrong; /* the list of indices, and the counter of wrong indices, if there is one */

@@ -9,6 +9,8 @@
 #include "base/fault_handler.h"
 #include "base/hugepage.h"
 #include "copy/scratch.h"
+#include "layout/gpu_convert.h"
+#include "layout/host_convert.h"
 #include "pool/pool.h"
 
 #include <leat/kernel.h>
@@ -32,6 +34,8 @@ struct leati_parts {
     void *dst;
     const void *src;
     struct leati_indices indices;
+    struct leati_convert convert;  /* src_bytes is 0 if the parts convert nothing */
+    struct leati_factors *factors; /* in the scratch memory, or NULL */
     bool guarded; /* a side is pageable, so the program may unmap it during the copy */
     struct leati_fault_range ranges[2];
     struct leati_timeline *timeline; /* a failure is reported to it */
@@ -47,8 +51,12 @@ static void copy_part(void *context)
     const struct one_part *one = context;
     const struct leati_parts *parts = one->parts;
 
-    leati_host_layout_run(&parts->canonical, &parts->host, parts->dst, parts->src, &parts->indices, one->number,
-                          one->number + 1);
+    if (parts->convert.src_bytes)
+        leati_host_convert_run(&parts->canonical, &parts->host, &parts->convert, parts->factors, parts->dst,
+                               parts->src, one->number, one->number + 1);
+    else
+        leati_host_layout_run(&parts->canonical, &parts->host, parts->dst, parts->src, &parts->indices,
+                              one->number, one->number + 1);
 }
 
 /* Implements the function copy() of struct leati_list (staging.h). */
@@ -121,7 +129,7 @@ static void let_timeline_go(void *argument)
 struct scratch {
     struct leati_parts parts;
     struct huge huge;
-    _Alignas(64) char rest[]; /* a copy of the list of indices, then packed elements */
+    _Alignas(64) char rest[]; /* a copy of the list of indices, or the numbers of a conversion; packed elements */
 };
 
 static size_t round_up(size_t bytes)
@@ -180,6 +188,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
     parts->ranges[1] = (struct leati_fault_range){(uintptr_t)src + (uintptr_t)canonical->src_low,
                                                   (size_t)(canonical->src_high - canonical->src_low)};
     parts->timeline = copy->plan.transfer.stream->timeline;
+    parts->convert = plan->key.convert;
     if (canonical->index_dim < 0)
         return;
     parts->indices.list = copy->list_place == LEATI_LIST_ON_HOST ? scratch->rest : listed->index;
@@ -239,13 +248,24 @@ static leat_status run_on_threads(const struct leati_layout_copy *copy, struct s
     return status;
 }
 
-static leat_status by_cpu(const struct leati_layout_copy *copy)
+/* Takes scratch memory for the whole copy by processors, and sets its parts. */
+static leat_status take_parts(const struct leati_layout_copy *copy, struct scratch **scratch)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
+
+    /* A copy that converts has no list. */
+    LEATI_TRY(take_scratch(copy, listed, copy->convert.src_bytes ? sizeof *copy->factors : 0, scratch));
+    set_parts(*scratch, copy, copy->layouts, first_dst(copy), first_src(copy), listed);
+    if (copy->convert.src_bytes)
+        (*scratch)->parts.factors = memcpy((*scratch)->rest, copy->factors, sizeof *copy->factors);
+    return LEAT_OK;
+}
+
+static leat_status by_cpu(const struct leati_layout_copy *copy)
+{
     struct scratch *scratch;
 
-    LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->layouts, first_dst(copy), first_src(copy), listed);
+    LEATI_TRY(take_parts(copy, &scratch));
     return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_threads(copy, scratch));
 }
 
@@ -277,11 +297,9 @@ static leat_status run_on_host(const struct leati_layout_copy *copy, struct scra
 leat_status leati_layout_run_host(const struct leati_plan *plan)
 {
     const struct leati_layout_copy *copy = plan->transfer.layout;
-    const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
     struct scratch *scratch;
 
-    LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
-    set_parts(scratch, copy, copy->layouts, first_dst(copy), first_src(copy), listed);
+    LEATI_TRY(take_parts(copy, &scratch));
     return leati_scratch_release(copy->plan.transfer.stream, scratch, run_on_host(copy, scratch, false, false));
 }
 
@@ -324,13 +342,30 @@ leat_status leati_layout_launch(leat_stream *stream, const struct leati_layout_p
     return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
 }
 
-/* Launches the kernel of a plan for a copy, with the copy's counter of wrong indices. */
+/* leati_layout_launch() for a plan that converts. */
+static leat_status launch_convert(leat_stream *stream, const struct leati_layout_plan *plan,
+                                  const struct leati_factors *factors, uintptr_t dst, uintptr_t src)
+{
+    struct leati_convert_argument argument;
+    void *args[] = {&argument};
+    leat_kernel *kernel;
+
+    LEATI_TRY(leati_kernel_builtin(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
+    leati_gpu_convert_argument(&plan->canonical, &plan->gpu, &plan->key.convert, factors, (void *)dst,
+                               (const void *)src, &argument);
+    return leat_launch(stream, kernel, plan->gpu.grid, plan->gpu.block, 0, args, 1);
+}
+
+/* Launches the kernel of a plan for a copy, with the copy's counter of wrong indices. factors: the numbers of a
+ * plan that converts. */
 static leat_status launch(const struct leati_layout_copy *copy, const struct leati_layout_plan *plan,
-                          uintptr_t dst, uintptr_t src, uintptr_t list)
+                          const struct leati_factors *factors, uintptr_t dst, uintptr_t src, uintptr_t list)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
     uintptr_t wrong = 0;
 
+    if (plan->key.convert.src_bytes)
+        return launch_convert(copy->plan.transfer.stream, plan, factors, dst, src);
     if (plan->canonical.index_dim >= 0 && copy->list_place == LEATI_LIST_ON_DEVICE && listed->index_wrong)
         LEATI_TRY(map(copy->plan.transfer.stream, &copy->wrong, listed->index_wrong, &wrong));
     return leati_layout_launch(copy->plan.transfer.stream, plan, dst, src, list, wrong);
@@ -360,12 +395,12 @@ static leat_status launch_listed(const struct leati_layout_copy *copy, uintptr_t
 
     if (copy->list_place != LEATI_LIST_ON_HOST) {
         LEATI_TRY(map_list(copy, NULL, &list));
-        return launch(copy, copy->layouts, dst, src, list);
+        return launch(copy, copy->layouts, copy->factors, dst, src, list);
     }
     LEATI_TRY(take_scratch(copy, listed, 0, &scratch));
     status = map_list(copy, scratch, &list);
     if (status == LEAT_OK)
-        status = launch(copy, copy->layouts, dst, src, list);
+        status = launch(copy, copy->layouts, copy->factors, dst, src, list);
     return leati_scratch_release(copy->plan.transfer.stream, scratch, status);
 }
 
@@ -415,6 +450,10 @@ static leat_status run_local(const struct leati_layout_copy *copy, bool in, void
     const struct leati_endpoint *stays = in ? &copy->plan.transfer.to : &copy->plan.transfer.from;
     uintptr_t mapped;
 
+    if (stays->location.kind == LEAT_KIND_PAGEABLE && copy->conversion)
+        return leat_copy_convert(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst),
+                                 copy->dst_layout, leati_layout_first(src, -copy->start.src), copy->src_layout,
+                                 copy->conversion);
     if (stays->location.kind == LEAT_KIND_PAGEABLE)
         return leat_copy_layout(copy->plan.transfer.stream, leati_layout_first(dst, -copy->start.dst),
                                 copy->dst_layout, leati_layout_first(src, -copy->start.src), copy->src_layout);
@@ -533,9 +572,27 @@ static void drop_repeats(leat_layout *layout, const leat_layout *packed)
 /* A piece of a copy: both sides, and the packed memory between them. */
 struct run_piece {
     leat_layout dst, src, packed;
+    struct leati_convert convert; /* of the piece's channels */
+    struct leati_factors factors;
     struct scratch *scratch;
     char *pack;
 };
+
+/* Reduces the conversion of a piece to its channels, if the copy is cut along them: `count` of them, from start
+ * on. */
+static void cut_channels(struct run_piece *piece, const struct leati_layout_copy *copy, uint32_t dim,
+                         int64_t start, int64_t count)
+{
+    piece->convert = copy->convert;
+    if (!copy->convert.src_bytes)
+        return;
+    piece->factors = *copy->factors;
+    if (!copy->convert.channels || copy->convert.channel_dim != dim)
+        return;
+    piece->convert.channels = piece->factors.count = (uint32_t)count;
+    memcpy(piece->factors.scale, copy->factors->scale + start, (size_t)count * sizeof piece->factors.scale[0]);
+    memcpy(piece->factors.bias, copy->factors->bias + start, (size_t)count * sizeof piece->factors.bias[0]);
+}
 
 static leat_status take_piece(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
@@ -574,7 +631,8 @@ static leat_status run_host_side(const struct leati_layout_copy *copy, struct ru
     return status;
 }
 
-/* Copies a piece between packed and device memory, by a kernel. */
+/* Copies a piece between packed and device memory, by a kernel, which also converts it: the packed elements are
+ * those of the pageable side. */
 static leat_status run_device_side(const struct leati_layout_copy *copy, struct run_piece *piece, bool in)
 {
     const leat_layout *dst = in ? &piece->dst : &piece->packed, *src = in ? &piece->packed : &piece->src;
@@ -588,8 +646,9 @@ static leat_status run_device_side(const struct leati_layout_copy *copy, struct 
     LEATI_TRY(map(copy->plan.transfer.stream, endpoint, in ? copy->dst : copy->src, &local));
     LEATI_TRY(map_scratch(copy->plan.transfer.stream, piece->pack, &pack));
     LEATI_TRY(map_list(copy, piece->scratch, &list));
-    LEATI_TRY(leati_layout_plan_get(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align, &plan, &start));
-    status = launch(copy, plan, (in ? local : pack) + (uintptr_t)start.dst,
+    LEATI_TRY(leati_layout_plan_get_convert(dst, in ? align : WORD_BYTES, src, in ? WORD_BYTES : align,
+                                            &piece->convert, &plan, &start));
+    status = launch(copy, plan, &piece->factors, (in ? local : pack) + (uintptr_t)start.dst,
                     (in ? pack : local) + (uintptr_t)start.src, list);
     leati_layout_plan_drop(plan);
     return status;
@@ -625,6 +684,7 @@ static leat_status in_pieces(const struct leati_layout_copy *copy, bool in)
 
         cut(&piece.dst, dim, start, count);
         cut(&piece.src, dim, start, count);
+        cut_channels(&piece, copy, dim, start, count);
         /* The pinned memory of a piece is freed in stream order, so wait for the stream if the pieces would hold
          * more than the limit. */
         if (held && held + (size_t)count * row_bytes > limit) {

@@ -329,7 +329,7 @@ static const struct embedded_kernel {
                         {LEATI_BUILTIN_BASIC, "leat_fill_u128"},
                         {LEATI_BUILTIN_BASIC, "leat_copy_pieces"},
 #define EMBEDDED_KERNEL(module, name) {LEATI_BUILTIN_##module, #name},
-                        LEATI_LAYOUT_KERNEL_LIST(EMBEDDED_KERNEL)
+                        LEATI_LAYOUT_KERNEL_LIST(EMBEDDED_KERNEL) LEATI_CONVERT_KERNEL_LIST(EMBEDDED_KERNEL)
 #undef EMBEDDED_KERNEL
 };
 #define EMBEDDED_KERNELS (sizeof embedded_kernels / sizeof embedded_kernels[0])
@@ -404,7 +404,7 @@ leat_status leat_module_builtin(leat_device *device, leat_module **module)
 leat_status leat_module_layout(leat_device *device, leat_module **module)
 {
     LEATI_SPAN(LEATI_TRACE_MODULE_LOAD, "leat_module_layout");
-    return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_WIDE_16, module);
+    return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_CONVERT, module);
 }
 
 /* Returns a kernel of a module, and creates its handle on first use. Call under the device's module_lock. */

@@ -69,7 +69,8 @@ struct leati_builtin_kernel {
     const leat_cpu_kernel *kernel;
 };
 
-/* The kernels compiled for the host: those of builtin_kernels.c, and those of layout_kernels.c. */
+/* The kernels compiled for the host: those of builtin_kernels.c, and those of layout_kernels.c and
+ * convert_kernels.c. */
 extern const struct leati_builtin_kernel leati_host_kernels[], leati_host_layouts[];
 extern const size_t leati_host_kernel_count, leati_host_layout_count;
 

@@ -55,13 +55,15 @@ LEATI_KERNEL_LIST(DECLARE)
 LEATI_HOST_KERNEL_LIST(DECLARE)
 #define DECLARE_LAYOUT(module, name) DECLARE(name)
 LEATI_LAYOUT_KERNEL_LIST(DECLARE_LAYOUT)
+LEATI_CONVERT_KERNEL_LIST(DECLARE_LAYOUT)
 #undef DECLARE_LAYOUT
 #undef DECLARE
 
 #define ENTRY(name) {#name, &leat_cpu_kernel_##name},
 const struct leati_builtin_kernel leati_host_kernels[] = {LEATI_KERNEL_LIST(ENTRY) LEATI_HOST_KERNEL_LIST(ENTRY)};
 #define ENTRY_LAYOUT(module, name) ENTRY(name)
-const struct leati_builtin_kernel leati_host_layouts[] = {LEATI_LAYOUT_KERNEL_LIST(ENTRY_LAYOUT)};
+const struct leati_builtin_kernel leati_host_layouts[] = {LEATI_LAYOUT_KERNEL_LIST(ENTRY_LAYOUT)
+                                                              LEATI_CONVERT_KERNEL_LIST(ENTRY_LAYOUT)};
 #undef ENTRY_LAYOUT
 #undef ENTRY
 

@@ -13,28 +13,13 @@
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
 #endif
+#include "kernels/device_units.h"
 #include "kernels/layout_task.h"
 #include "kernels/phases.h"
 
 typedef struct leati_layout_task layout_task;
 
-/* Always inline, so that constants of the caller are compile-time constants in the callee. Only then do small
- * arrays become registers. */
-#define INLINE static inline __attribute__((always_inline))
-
-typedef uint8_t unit_1 __attribute__((may_alias));
-typedef uint16_t unit_2 __attribute__((may_alias));
-typedef uint32_t unit_4 __attribute__((may_alias));
-typedef uint64_t unit_8 __attribute__((may_alias));
-typedef uint32_t unit_16 __attribute__((vector_size(16), may_alias));
-
-#define WORD_BYTES 16
 #define SECTOR_BYTES 32 /* a GPU writes its memory in sectors of this size */
-
-INLINE uint32_t divide(uint32_t number, const struct leati_divisor *by)
-{
-    return ((uint32_t)(((uint64_t)number * by->multiplier) >> 32) + number) >> by->shift;
-}
 
 /* ---- where an item is ---- */
 
@@ -165,25 +150,6 @@ LEAT_KERNEL(leat_layout_elements, 1, layout_task, task)
 }
 
 /* ---- 16 bytes in registers ---- */
-
-struct word {
-    uint32_t part[4];
-};
-
-INLINE struct word load_word(const GLOBAL char *from)
-{
-    unit_16 loaded = *(const GLOBAL unit_16 *)from;
-    struct word word = {{loaded[0], loaded[1], loaded[2], loaded[3]}};
-
-    return word;
-}
-
-INLINE void store_word(GLOBAL char *to, struct word word)
-{
-    unit_16 stored = {word.part[0], word.part[1], word.part[2], word.part[3]};
-
-    *(GLOBAL unit_16 *)to = stored;
-}
 
 /* Loads a unit into the k-th place of a word, where the word must be 0. unit and k are compile-time constants. */
 INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL char *from)

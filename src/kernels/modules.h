@@ -33,6 +33,7 @@
     X(more, WIDE_16, layout_wide_16)                                                                              \
     X(more, PIXELS_1, layout_pixels_1)                                                                            \
     X(more, PIXELS_2, layout_pixels_2)                                                                            \
+    X(more, CONVERT, convert_kernels)                                                                             \
     X(more, STEPS, layout_steps)
 
 enum leati_builtin {
@@ -88,6 +89,13 @@ enum leati_builtin {
     X(STEPS, leat_transpose_naive_u32)                                                                            \
     X(STEPS, leat_transpose_shared_u32)                                                                           \
     X(STEPS, leat_transpose_padded_u32)
+
+/* X(NAME, kernel) for each kernel of convert_kernels.c. */
+#define LEATI_CONVERT_KERNEL_LIST(X)                                                                              \
+    X(CONVERT, leat_convert_rows)                                                                                 \
+    X(CONVERT, leat_convert_pixels)                                                                               \
+    X(CONVERT, leat_convert_elements)                                                                             \
+    X(CONVERT, leat_convert_tiles)
 
 /*
  * X(kernel, number) for each kernel with a maximum number of registers per thread (PTX .maxnreg), which C cannot

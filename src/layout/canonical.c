@@ -55,12 +55,12 @@ leat_status leati_layout_check(const char *name, const leat_layout *layout)
     return layout->index ? leati_layout_check_list(name, layout) : LEAT_OK;
 }
 
-leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout *src)
+leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout *src, bool converts)
 {
     if (dst->dims != src->dims)
         return leati_fail(LEAT_ERROR_INVALID, "dst has %u dimensions and src has %u; they must be the same",
                           dst->dims, src->dims);
-    if (dst->element_bytes != src->element_bytes)
+    if (!converts && dst->element_bytes != src->element_bytes)
         return leati_fail(LEAT_ERROR_INVALID,
                           "elements of dst have %u bytes and those of src %u; they must be the same",
                           dst->element_bytes, src->element_bytes);
@@ -199,21 +199,22 @@ static uint64_t length_of(int64_t stride)
 bool leati_canonical_turns(const leat_layout *dst, const leat_layout *src, uint32_t dim)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
-    uint64_t element = dst->element_bytes;
+    uint64_t dst_element = dst->element_bytes, src_element = src->element_bytes;
     int64_t dst_stride = dst->stride_bytes[dim], src_stride = src->stride_bytes[dim];
 
     leati_assert(dim < dst->dims && dst->dims == src->dims);
     if (dst->size[dim] < 2 || (with_list && dim == with_list->index_dim))
         return false;
-    if (length_of(src_stride) == element && length_of(dst_stride) != element &&
-        (uint64_t)dst->size[dim] * element >= TILE_BYTES)
+    if (length_of(src_stride) == src_element && length_of(dst_stride) != dst_element &&
+        (uint64_t)dst->size[dim] * dst_element >= TILE_BYTES)
         return src_stride < 0;
     return dst_stride < 0;
 }
 
 /* Adds every dimension of size 2 or more, the dimension with the list, and one more dimension for the bytes of an
  * element. */
-static void take_dims(const leat_layout *dst, const leat_layout *src, struct leati_canonical *canonical)
+static void take_dims(const leat_layout *dst, const leat_layout *src, const struct leati_convert *convert,
+                      struct leati_canonical *canonical)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
 
@@ -231,6 +232,11 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
         }
         if (dst->size[i] == 1)
             continue;
+        if (convert && convert->channels && i == convert->channel_dim) {
+            canonical->channels = (unsigned)dst->size[i];
+            canonical->channel_dim = canonical->dims;
+            canonical->channels_turned = leati_canonical_turns(dst, src, i);
+        }
         if (leati_canonical_turns(dst, src, i)) {
             canonical->dst_offset += dst_stride * (dst->size[i] - 1);
             canonical->src_offset += src_stride * (dst->size[i] - 1);
@@ -245,6 +251,13 @@ static void take_dims(const leat_layout *dst, const leat_layout *src, struct lea
 static uint64_t step_of(int64_t stride)
 {
     return stride ? (uint64_t)(stride < 0 ? -stride : stride) : UINT64_MAX;
+}
+
+/* Dimension `from` moves to the place `to`, before it, and the dimensions between move up. Returns the new place
+ * of dimension number `dim`. */
+static unsigned place_after_move(unsigned dim, unsigned from, unsigned to)
+{
+    return dim == from ? to : dim >= to && dim < from ? dim + 1 : dim;
 }
 
 static void sort_dims(struct leati_canonical *canonical)
@@ -262,10 +275,9 @@ static void sort_dims(struct leati_canonical *canonical)
         canonical->size[at] = size;
         canonical->dst_stride[at] = dst_stride;
         canonical->src_stride[at] = src_stride;
-        if (canonical->index_dim == (int)i)
-            canonical->index_dim = (int)at;
-        else if (canonical->index_dim >= (int)at && canonical->index_dim < (int)i)
-            canonical->index_dim++;
+        if (canonical->index_dim >= 0)
+            canonical->index_dim = (int)place_after_move((unsigned)canonical->index_dim, i, at);
+        canonical->channel_dim = place_after_move(canonical->channel_dim, i, at);
     }
 }
 
@@ -321,6 +333,8 @@ static bool continues(const struct leati_canonical *canonical, unsigned lower, u
 
     if (canonical->index_dim == (int)lower || canonical->index_dim == (int)upper)
         return false;
+    if (canonical->channels && (canonical->channel_dim == lower || canonical->channel_dim == upper))
+        return false;
     return !__builtin_mul_overflow(canonical->size[lower], canonical->dst_stride[lower], &dst_extent) &&
            !__builtin_mul_overflow(canonical->size[lower], canonical->src_stride[lower], &src_extent) &&
            canonical->dst_stride[upper] == dst_extent && canonical->src_stride[upper] == src_extent;
@@ -342,6 +356,8 @@ static void join_dims(struct leati_canonical *canonical)
         canonical->src_stride[kept] = canonical->src_stride[i];
         if (canonical->index_dim == (int)i)
             canonical->index_dim = (int)kept;
+        if (canonical->channels && canonical->channel_dim == i)
+            canonical->channel_dim = kept;
     }
     if (canonical->dims)
         canonical->dims = kept + 1;
@@ -349,13 +365,15 @@ static void join_dims(struct leati_canonical *canonical)
 
 static void remove_first_dim(struct leati_canonical *canonical)
 {
-    leati_assert(canonical->dims && canonical->index_dim != 0);
+    leati_assert(canonical->dims && canonical->index_dim != 0 && (!canonical->channels || canonical->channel_dim));
     canonical->dims--;
     memmove(canonical->size, canonical->size + 1, canonical->dims * sizeof canonical->size[0]);
     memmove(canonical->dst_stride, canonical->dst_stride + 1, canonical->dims * sizeof canonical->dst_stride[0]);
     memmove(canonical->src_stride, canonical->src_stride + 1, canonical->dims * sizeof canonical->src_stride[0]);
     if (canonical->index_dim >= 0)
         canonical->index_dim--;
+    if (canonical->channels)
+        canonical->channel_dim--;
 }
 
 /* Returns the known alignment of the first unit's address, at most LEATI_CANONICAL_MAX_UNIT_BYTES. */
@@ -392,14 +410,46 @@ static void widen_units(struct leati_canonical *canonical, size_t dst_align, siz
 
 /* ---- the canonical layout ---- */
 
-leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                 size_t src_align, struct leati_canonical *canonical)
+/* Returns INVALID if the address of the first element or a stride of a side is not a multiple of the element. */
+static leat_status check_multiples(const char *name, const struct leati_canonical *canonical, bool dst,
+                                   size_t align, uint64_t element)
+{
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
+
+    if (first_align(align, dst ? canonical->dst_offset : canonical->src_offset) % element)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "the first element of %s is not at a multiple of its %llu bytes, as a conversion needs it; leat_copy_layout() can bring the elements to other places first",
+            name, (unsigned long long)element);
+    for (unsigned k = 0; k < canonical->dims; k++)
+        if (stride[k] % (int64_t)element)
+            return leati_fail(
+                LEAT_ERROR_INVALID,
+                "a stride of %s, %lld bytes, is not a multiple of its elements of %llu bytes, as a conversion needs it; leat_copy_layout() can bring the elements to other places first",
+                name, (long long)stride[k], (unsigned long long)element);
+    return LEAT_OK;
+}
+
+/* Makes the element the unit. Before the call its bytes are dimension 0: since no byte is written twice, no other
+ * dimension has a stride of 1 byte on the destination. */
+static leat_status take_elements(struct leati_canonical *canonical, size_t dst_align, size_t src_align,
+                                 const struct leati_convert *convert)
+{
+    remove_first_dim(canonical);
+    canonical->unit_bytes = convert->dst_bytes;
+    canonical->src_unit_bytes = convert->src_bytes;
+    LEATI_TRY(check_multiples("dst", canonical, true, dst_align, convert->dst_bytes));
+    return check_multiples("src", canonical, false, src_align, convert->src_bytes);
+}
+
+static leat_status make(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
+                        const struct leati_convert *convert, struct leati_canonical *canonical)
 {
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
     LEATI_TRY(leati_canonical_check_align("dst", dst_align));
     LEATI_TRY(leati_canonical_check_align("src", src_align));
-    LEATI_TRY(leati_canonical_check_same(dst, src));
+    LEATI_TRY(leati_canonical_check_same(dst, src, convert != NULL));
     memset(canonical, 0, sizeof *canonical);
     canonical->index_dim = -1;
     canonical->unit_bytes = 1;
@@ -413,16 +463,74 @@ leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const
             canonical->payload_bytes > (uint64_t)LEATI_CANONICAL_MAX_REACH)
             return leati_fail(LEAT_ERROR_RANGE, "the sizes multiply to more than 2^61 bytes");
     LEATI_TRY(find_reaches(dst, src, canonical));
-    take_dims(dst, src, canonical);
+    take_dims(dst, src, convert, canonical);
     sort_dims(canonical);
     LEATI_TRY(check_written_once(canonical));
+    if (convert)
+        LEATI_TRY(take_elements(canonical, dst_align, src_align, convert));
     join_dims(canonical);
-    widen_units(canonical, dst_align, src_align);
+    if (!convert)
+        widen_units(canonical, dst_align, src_align);
     canonical->dst_align = first_align(dst_align, canonical->dst_offset);
     canonical->src_align = first_align(src_align, canonical->src_offset);
     leati_assert(LEATI_IS_POWER_OF_TWO(canonical->unit_bytes) && canonical->dst_align >= canonical->unit_bytes &&
-                 canonical->src_align >= canonical->unit_bytes);
+                 canonical->src_align >= leati_src_unit_bytes(canonical));
     return LEAT_OK;
+}
+
+leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                 size_t src_align, struct leati_canonical *canonical)
+{
+    return make(dst, dst_align, src, src_align, NULL, canonical);
+}
+
+leat_status leati_canonical_make_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align, const struct leati_convert *convert,
+                                         struct leati_canonical *canonical)
+{
+    return make(dst, dst_align, src, src_align, convert, canonical);
+}
+
+void leati_canonical_make_part(const struct leati_canonical *converting, const uint64_t *size, size_t align,
+                               struct leati_canonical *part)
+{
+    int64_t step = converting->src_unit_bytes;
+
+    *part = (struct leati_canonical){
+        .index_dim = -1, .unit_bytes = 1, .element_bytes = converting->src_unit_bytes, .src_high = step};
+    part->dst_align = part->src_align = (unsigned)align;
+    if (step > 1)
+        add_dim(part, (uint64_t)step, 1, 1);
+    for (unsigned k = 0; k < converting->dims; k++) {
+        int64_t distance = (int64_t)(size[k] - 1) * converting->src_stride[k];
+
+        if (size[k] > 1)
+            add_dim(part, size[k], step, converting->src_stride[k]);
+        step *= (int64_t)size[k];
+        if (distance > 0)
+            part->src_high += distance;
+        else
+            part->src_low += distance;
+    }
+    part->dst_high = step;
+    part->payload_bytes = (uint64_t)step;
+    join_dims(part);
+    widen_units(part, align, align);
+}
+
+void leati_factors_turn(const struct leati_canonical *canonical, const struct leati_factors *factors,
+                        struct leati_factors *turned)
+{
+    uint32_t count = factors->count;
+
+    leati_assert(count && count <= LEATI_FACTORS && (!canonical->channels || canonical->channels == count));
+    turned->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t from = canonical->channels && canonical->channels_turned ? count - 1 - i : i;
+
+        turned->scale[i] = factors->scale[from];
+        turned->bias[i] = factors->bias[from];
+    }
 }
 
 int leati_canonical_dense_src(const struct leati_canonical *canonical)
@@ -430,7 +538,7 @@ int leati_canonical_dense_src(const struct leati_canonical *canonical)
     int found = -1;
 
     for (int i = 0; i < (int)canonical->dims; i++)
-        if (i != canonical->index_dim && canonical->src_stride[i] == (int64_t)canonical->unit_bytes &&
+        if (i != canonical->index_dim && canonical->src_stride[i] == (int64_t)leati_src_unit_bytes(canonical) &&
             (found < 0 || canonical->size[i] > canonical->size[found]))
             found = i;
     leati_assert(found < (int)canonical->dims);
@@ -484,7 +592,7 @@ bool leati_canonical_may_overlap(const struct leati_canonical *canonical, const 
      * one on each side for the byte within a unit. The sides overlap if the terms can add up to the distance
      * between their first units. */
     add_term(terms, &count, 1, canonical->unit_bytes);
-    add_term(terms, &count, -1, canonical->unit_bytes);
+    add_term(terms, &count, -1, leati_src_unit_bytes(canonical));
     for (unsigned i = 0; i < canonical->dims; i++) {
         add_term(terms, &count, canonical->dst_stride[i], canonical_positions(canonical, i, true));
         add_term(terms, &count, -canonical->src_stride[i], canonical_positions(canonical, i, false));

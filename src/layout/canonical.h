@@ -10,6 +10,8 @@
 #ifndef LEATI_LAYOUT_CANONICAL_H
 #define LEATI_LAYOUT_CANONICAL_H
 
+#include "layout/convert.h"
+
 #include <leat/layout.h>
 
 #include <stdbool.h>
@@ -35,6 +37,15 @@ struct leati_canonical {
 
     unsigned element_bytes; /* size of the layouts' elements; a unit may be several elements, or a part of one */
 
+    /* For a copy that converts, a unit is one element, and this is the size of an element of src. Source strides
+     * are multiples of it. 0 for other copies, of which both sides have units of unit_bytes. */
+    unsigned src_unit_bytes;
+
+    /* The size of the dimension that counts channels, and its number; it is never merged with another one. 0: no
+     * dimension does. channels_turned: the dimension was flipped, so its first element is of the last channel. */
+    unsigned channels, channel_dim;
+    bool channels_turned;
+
     /* The known alignment of the first unit's address on each side, at most 16. */
     unsigned dst_align, src_align;
 
@@ -57,7 +68,7 @@ struct leati_canonical {
     int64_t index_bound;
 
     bool empty; /* a size is 0, so there is nothing to copy */
-    uint64_t payload_bytes;
+    uint64_t payload_bytes; /* of all elements on dst */
 
     /* The copy accesses only bytes in [pointer + low, pointer + high). Both are 0 if it accesses no byte: for an
      * empty layout, and on a side with a list if no index can be valid. */
@@ -88,9 +99,9 @@ leat_status leati_canonical_check_align(const char *name, size_t align);
  * the first unit. Returns RANGE if a byte is further than LEATI_CANONICAL_MAX_REACH from the pointer. */
 leat_status leati_canonical_check_start(const char *name, int64_t start, int64_t low, int64_t high);
 
-/* Returns INVALID unless two checked layouts have the same sizes and element size, and together at most one
- * list. */
-leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout *src);
+/* Returns INVALID unless two checked layouts have the same sizes, and together at most one list. Unless the copy
+ * converts, their elements must have the same size too. */
+leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout *src, bool converts);
 
 /*
  * Checks two layouts and makes their canonical layout, for pointers that are aligned to at least dst_align and
@@ -98,6 +109,35 @@ leat_status leati_canonical_check_same(const leat_layout *dst, const leat_layout
  */
 leat_status leati_canonical_make(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                  size_t src_align, struct leati_canonical *canonical);
+
+/* The same for a copy that converts. Also returns INVALID if an element does not lie at a multiple of its size. */
+leat_status leati_canonical_make_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align, const struct leati_convert *convert,
+                                         struct leati_canonical *canonical);
+
+/*
+ * Makes the canonical layout of a copy that moves a part of a converting layout's source, without a conversion,
+ * into memory without gaps, in the order of the destination. The part has size[k] elements in dimension k, and
+ * begins at the pointers of the copy. align: the known alignment of both pointers.
+ */
+void leati_canonical_make_part(const struct leati_canonical *converting, const uint64_t *size, size_t align,
+                               struct leati_canonical *part);
+
+/* Returns the size of the source's unit. */
+static inline unsigned leati_src_unit_bytes(const struct leati_canonical *canonical)
+{
+    return canonical->src_unit_bytes ? canonical->src_unit_bytes : canonical->unit_bytes;
+}
+
+/* Copies the factors of a conversion in the order of the canonical layout, in which channels may be turned. */
+void leati_factors_turn(const struct leati_canonical *canonical, const struct leati_factors *factors,
+                        struct leati_factors *turned);
+
+/* Returns the bytes of all elements on the source. */
+static inline uint64_t leati_src_payload_bytes(const struct leati_canonical *canonical)
+{
+    return canonical->payload_bytes / canonical->unit_bytes * leati_src_unit_bytes(canonical);
+}
 
 /* Returns the dimension that is dense on the source, or -1 if there is none. If several have a src_stride of one
  * unit, returns the one with the largest size. */

@@ -2,6 +2,7 @@
 #include "layout/gpu.h"
 
 #include "base/options.h"
+#include "layout/gpu_convert.h"
 #include "layout/gpu_pixels.h"
 #include "layout/gpu_task.h"
 
@@ -1114,6 +1115,11 @@ void leati_gpu_layout_make(const struct leati_canonical *canonical, leat_layout_
 {
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
 
+    if (canonical->src_unit_bytes) {
+        leati_gpu_convert_make(canonical, gpu);
+        return;
+    }
+
     (void)class_of_plan;
     if (chosen && leati_gpu_layout_make_as(canonical, chosen, gpu))
         return;
@@ -1139,7 +1145,10 @@ void leati_gpu_layout_argument(const struct leati_canonical *canonical, const st
 void leati_gpu_layout_text(const struct leati_gpu_layout *gpu, char *text, size_t text_bytes)
 {
     if (!gpu->kernel)
-        snprintf(text, text_bytes, "nothing to launch");
+        snprintf(text, text_bytes, "none: the layout has too many rows for one launch");
+    else if (gpu->tile_i && gpu->module == LEATI_BUILTIN_CONVERT)
+        snprintf(text, text_bytes, "%s, tiles of %u x %u elements, %u blocks of %u threads", gpu->kernel,
+                 gpu->tile_i, gpu->tile_j, gpu->grid.x, gpu->block.x);
     else if (gpu->tile_i)
         snprintf(text, text_bytes, "%s, tiles of %u x %u units of %u bytes, %u blocks of %u threads", gpu->kernel,
                  gpu->tile_i, gpu->tile_j, gpu->task.unit_bytes, gpu->grid.x, gpu->block.x);

@@ -14,7 +14,10 @@ struct leati_gpu_layout {
     enum leati_builtin module;
     const char *kernel; /* name of the kernel in the module; NULL if the layout is empty */
     leat_dim3 grid, block;
-    struct leati_layout_task task; /* argument of the kernel, without the addresses */
+    union { /* argument of the kernel, without the addresses */
+        struct leati_layout_task task;
+        struct leati_convert_task convert; /* for copies that convert; also without the types */
+    };
     unsigned tile_i, tile_j;       /* size of a tile in units, along the destination and the source; 0: no tiles */
 };
 

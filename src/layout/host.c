@@ -3,6 +3,7 @@
  */
 #include "layout/host.h"
 
+#include "layout/host_convert.h"
 #include "layout/host_kernels.h"
 
 #include "base/assert.h"
@@ -463,6 +464,11 @@ void leati_host_layout_make(const struct leati_canonical *canonical, leat_layout
         host->parts = 0;
         return;
     }
+    if (canonical->src_unit_bytes) {
+        (void)use_blocks(host);
+        leati_host_convert_make(canonical, host);
+        return;
+    }
     host->streaming = canonical->payload_bytes >= STREAMING_BYTES;
     if (!use_blocks(host)) {
         order_elements(canonical, host);
@@ -616,7 +622,7 @@ void leati_host_layout_run(const struct leati_canonical *canonical, const struct
 
 void leati_host_layout_text(const struct leati_host_layout *host, char *text, size_t text_bytes)
 {
-    static const char *const names[] = {"runs", "elements", "tiles", "shuffle", "fill"};
+    static const char *const names[] = {"runs", "elements", "tiles", "shuffle", "fill", "convert"};
     static const char *const levels[] = {"plain C", "AVX2", "AVX-512", "AVX-512 with VBMI"};
 
     snprintf(text, text_bytes, "%s, %s, %s stores, %llu parts", names[host->kernel], levels[host->level],

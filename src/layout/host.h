@@ -22,7 +22,8 @@ enum leati_host_kernel {
     LEATI_HOST_ELEMENTS,
     LEATI_HOST_TILES,
     LEATI_HOST_SHUFFLE,
-    LEATI_HOST_FILL
+    LEATI_HOST_FILL,
+    LEATI_HOST_CONVERT /* no kernel of a loop nest: host_convert.h */
 };
 
 /* Instruction sets. Each level includes the levels before it. AVX512 means AVX-512 F, BW and VL; VBMI adds AVX-512

@@ -56,7 +56,7 @@ static leat_layout_class classify_run(const struct leati_canonical *canonical)
 
 leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
 {
-    int64_t unit = (int64_t)canonical->unit_bytes;
+    int64_t unit = (int64_t)canonical->unit_bytes, src_unit = leati_src_unit_bytes(canonical);
     int dense_src;
 
     if (canonical->empty)
@@ -67,7 +67,7 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
         return LEAT_LAYOUT_CLASS_COPY;
     if (canonical->dst_stride[0] != unit)
         return LEAT_LAYOUT_CLASS_ELEMENTS;
-    if (canonical->src_stride[0] == unit)
+    if (canonical->src_stride[0] == src_unit)
         return classify_run(canonical);
     if (canonical->src_stride[0] == 0)
         return LEAT_LAYOUT_CLASS_FILL;
@@ -135,14 +135,27 @@ static void turn_round(const leat_layout *dst, const leat_layout *src, struct le
     *start = (struct leati_layout_start){(int64_t)to, (int64_t)from};
 }
 
+static uint64_t mix_convert(uint64_t hash, const struct leati_layout_key *key)
+{
+    const struct leati_convert *convert = &key->convert;
+
+    hash = mix(hash, (uint64_t)convert->dst_bytes << 32 | convert->src_bytes);
+    hash = mix(hash, (uint64_t)convert->dst_number << 32 | convert->src_number);
+    hash = mix(hash, (uint64_t)convert->flags << 32 | key->channels_turned);
+    return mix(hash, (uint64_t)convert->channels << 32 | convert->channel_dim);
+}
+
 /* Makes the key of a plan. The layouts must have passed leati_layout_check() and leati_canonical_check_same(). */
 static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
-                     struct leati_layout_key *key, struct leati_layout_start *start)
+                     const struct leati_convert *convert, struct leati_layout_key *key,
+                     struct leati_layout_start *start)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
     uint64_t hash = 1;
 
-    leati_assert(dst->dims == src->dims && dst->element_bytes == src->element_bytes);
+    leati_assert(dst->dims == src->dims && (convert->src_bytes || dst->element_bytes == src->element_bytes));
+    key->convert = *convert;
+    key->channels_turned = convert->channels && leati_canonical_turns(dst, src, convert->channel_dim);
     key->dims = dst->dims;
     key->element_bytes = dst->element_bytes;
     turn_round(dst, src, key, start);
@@ -158,6 +171,8 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
     hash = mix(hash, (uint64_t)key->dst_align << 32 | key->src_align);
     hash = mix(hash, (uint64_t)key->index_dim << 32 | key->index_bytes << 2 | key->index_on);
     hash = mix(hash, (uint64_t)key->index_bound);
+    if (convert->src_bytes)
+        hash = mix_convert(hash, key);
     for (uint32_t i = 0; i < key->dims; i++)
         hash = mix(mix(mix(hash, (uint64_t)key->size[i]), (uint64_t)key->dst_stride[i]),
                    (uint64_t)key->src_stride[i]);
@@ -171,6 +186,7 @@ static bool same_key(const struct leati_layout_key *a, const struct leati_layout
     return a->hash == b->hash && a->dims == b->dims && a->element_bytes == b->element_bytes &&
            a->dst_align == b->dst_align && a->src_align == b->src_align && a->index_on == b->index_on &&
            a->index_dim == b->index_dim && a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
+           a->channels_turned == b->channels_turned && !memcmp(&a->convert, &b->convert, sizeof a->convert) &&
            !memcmp(a->size, b->size, bytes) && !memcmp(a->dst_stride, b->dst_stride, bytes) &&
            !memcmp(a->src_stride, b->src_stride, bytes);
 }
@@ -342,7 +358,11 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     struct leati_canonical canonical;
 
     LEATI_TRY(check_chosen_kernel());
-    LEATI_TRY(leati_canonical_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &canonical));
+    if (key->convert.src_bytes)
+        LEATI_TRY(leati_canonical_make_convert(&moved_dst, key->dst_align, &moved_src, key->src_align,
+                                               &key->convert, &canonical));
+    else
+        LEATI_TRY(leati_canonical_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &canonical));
     plan = take_memory();
     if (!plan)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
@@ -353,7 +373,7 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
     leati_host_layout_make(&canonical, plan->class_of_plan, &plan->host);
     leati_gpu_layout_make(&canonical, plan->class_of_plan, &plan->gpu);
     leati_assert(canonical.empty == (plan->class_of_plan == LEAT_LAYOUT_CLASS_NOTHING));
-    leati_assert(canonical.empty || (plan->host.parts && plan->gpu.kernel));
+    leati_assert(canonical.empty || (plan->host.parts && (plan->gpu.kernel || canonical.src_unit_bytes)));
     /* Release: from here on a thread that found an earlier plan at this address may take a reference, and then
      * sees the new plan. */
     atomic_store_explicit(&plan->holders, 1, memory_order_release);
@@ -369,9 +389,9 @@ static leat_status check_start(const struct leati_canonical *canonical, const st
     return leati_canonical_check_start("src", start->src, canonical->src_low, canonical->src_high);
 }
 
-leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                  size_t src_align, struct leati_layout_plan **plan,
-                                  struct leati_layout_start *start)
+leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                          size_t src_align, const struct leati_convert *convert,
+                                          struct leati_layout_plan **plan, struct leati_layout_start *start)
 {
     struct leati_layout_start at;
     struct leati_layout_plan *found;
@@ -382,10 +402,10 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
      * layouts that are not in the key. */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
     LEATI_TRY(leati_layout_check("src_layout", src));
-    LEATI_TRY(leati_canonical_check_same(dst, src));
+    LEATI_TRY(leati_canonical_check_same(dst, src, convert->src_bytes));
     LEATI_TRY(leati_canonical_check_align("dst", dst_align));
     LEATI_TRY(leati_canonical_check_align("src", src_align));
-    make_key(dst, dst_align, src, src_align, &key, &at);
+    make_key(dst, dst_align, src, src_align, convert, &key, &at);
     found = find(&key);
     if (!found) {
         LEATI_TRY(make(dst, src, &at, &key, &found));
@@ -399,6 +419,15 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
     *plan = found;
     *start = at;
     return LEAT_OK;
+}
+
+leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                  size_t src_align, struct leati_layout_plan **plan,
+                                  struct leati_layout_start *start)
+{
+    static const struct leati_convert nothing;
+
+    return leati_layout_plan_get_convert(dst, dst_align, src, src_align, &nothing, plan, start);
 }
 
 /* ---- the bound ---- */
@@ -417,18 +446,39 @@ uint64_t leati_layout_plan_writes(const struct leati_layout_plan *plan, const st
 
 static void add_dims(struct leati_strbuf *text, const struct leati_canonical *canonical)
 {
-    leati_strbuf_add(text, "canonical layout: units of %u byte%s", canonical->unit_bytes,
-                     canonical->unit_bytes == 1 ? "" : "s");
+    if (canonical->src_unit_bytes)
+        leati_strbuf_add(text, "canonical layout: elements of %u bytes on dst, %u on src", canonical->unit_bytes,
+                         canonical->src_unit_bytes);
+    else
+        leati_strbuf_add(text, "canonical layout: units of %u byte%s", canonical->unit_bytes,
+                         canonical->unit_bytes == 1 ? "" : "s");
     for (unsigned i = 0; i < canonical->dims; i++) {
         bool listed = (int)i == canonical->index_dim;
+        bool counts = canonical->channels && i == canonical->channel_dim;
 
         leati_strbuf_add(text, "%s%llu%s (dst %+lld, src %+lld)",
                          i ? ", " : "; from the fastest on dst: ", (unsigned long long)canonical->size[i],
-                         !listed                   ? ""
+                         counts                    ? " channels"
+                         : !listed                 ? ""
                          : canonical->index_on_dst ? " by a list on dst"
                                                    : " by a list on src",
                          (long long)canonical->dst_stride[i], (long long)canonical->src_stride[i]);
     }
+    leati_strbuf_add(text, "\n");
+}
+
+static void add_conversion(struct leati_strbuf *text, const struct leati_convert *convert)
+{
+    static const char *const swaps[] = {"", ", bytes of src reversed", ", bytes of dst reversed",
+                                        ", bytes of both reversed"};
+
+    if (!convert->src_bytes)
+        return;
+    leati_strbuf_add(text, "conversion: %s to %s%s", leat_number_name(convert->src_number),
+                     leat_number_name(convert->dst_number),
+                     swaps[convert->flags & (LEAT_CONVERT_SWAP_SRC | LEAT_CONVERT_SWAP_DST)]);
+    if (convert->channels)
+        leati_strbuf_add(text, ", a scale and a bias for each of %u channels", convert->channels);
     leati_strbuf_add(text, "\n");
 }
 
@@ -443,7 +493,8 @@ static void add_bound(struct leati_strbuf *text, const struct leati_layout_plan 
     leati_strbuf_add_bytes(text, sectors * LEATI_SECTOR_BYTES);
     if (sectors)
         leati_strbuf_add(text, " of traffic, %.1f %% of it payload",
-                         100.0 * 2 * (double)plan->canonical.payload_bytes /
+                         100.0 *
+                             (double)(plan->canonical.payload_bytes + leati_src_payload_bytes(&plan->canonical)) /
                              ((double)sectors * LEATI_SECTOR_BYTES));
     leati_strbuf_add(text, "\n");
 }
@@ -463,6 +514,7 @@ void leati_layout_plan_text(const struct leati_layout_plan *plan, const struct l
     if (plan->canonical.empty)
         return;
     add_dims(&all, &plan->canonical);
+    add_conversion(&all, &plan->key.convert);
     if (on_gpu)
         leati_gpu_layout_text(&plan->gpu, way, sizeof way);
     else

@@ -27,6 +27,8 @@ struct leati_layout_key {
     uint32_t dst_align, src_align;             /* known alignment of the first unit, at most 16 */
     uint32_t index_on, index_dim, index_bytes; /* index_on: 0: no list, 1: the list is on dst, 2: it is on src */
     int64_t index_bound;
+    struct leati_convert convert;
+    uint32_t channels_turned; /* the canonical layout flips the dimension of channels */
     int64_t size[LEAT_LAYOUT_MAX_DIMS], dst_stride[LEAT_LAYOUT_MAX_DIMS], src_stride[LEAT_LAYOUT_MAX_DIMS];
 };
 
@@ -68,6 +70,11 @@ leat_layout_class leati_layout_classify(const struct leati_canonical *canonical)
 leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                   size_t src_align, struct leati_layout_plan **plan,
                                   struct leati_layout_start *start);
+
+/* The same for a copy that converts. With convert->src_bytes 0 the copy converts nothing. */
+leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                          size_t src_align, const struct leati_convert *convert,
+                                          struct leati_layout_plan **plan, struct leati_layout_start *start);
 
 /* Adds a reference; the caller must have one already. */
 void leati_layout_plan_hold(struct leati_layout_plan *plan);

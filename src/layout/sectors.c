@@ -173,12 +173,12 @@ static unsigned make_levels(struct touched_sectors *run, struct step *steps, uns
 static void touch(const struct leati_canonical *canonical, bool of_dst, int without,
                   struct touched_sectors *touched, int64_t *first)
 {
+    unsigned unit_bytes = of_dst ? canonical->unit_bytes : leati_src_unit_bytes(canonical), count;
     struct step steps[LEATI_CANONICAL_MAX_DIMS];
-    unsigned count;
 
-    touched->unit_bytes = canonical->unit_bytes;
-    touched->places = LEATI_SECTOR_BYTES / canonical->unit_bytes;
-    touched->extent = canonical->unit_bytes;
+    touched->unit_bytes = unit_bytes;
+    touched->places = LEATI_SECTOR_BYTES / unit_bytes;
+    touched->extent = unit_bytes;
     count = make_levels(touched, steps, take_steps(canonical, of_dst, without, steps, first));
     touch_run(touched, touched->extent);
     for (unsigned i = 0; i < count; i++)

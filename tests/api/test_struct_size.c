@@ -332,6 +332,7 @@ static void the_macros_set_size_and_nothing_else(void **state)
     EXPECT_INIT(leat_physical_info, LEAT_PHYSICAL_INFO_INIT);
     EXPECT_INIT(leat_pool_options, LEAT_POOL_OPTIONS_INIT);
     EXPECT_INIT(leat_copy_options, LEAT_COPY_OPTIONS_INIT);
+    EXPECT_INIT(leat_conversion, LEAT_CONVERSION_INIT);
 }
 
 static const struct CMUnitTest tests[] = {

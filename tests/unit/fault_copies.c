@@ -165,6 +165,42 @@ static bool copy_layouts(struct world *w)
     return true;
 }
 
+/* Reverses bytes on the paths of layouts: twice each, so that the elements are as before. */
+static bool convert_layouts(struct world *w)
+{
+    enum { ROWS = 100, COLUMNS = 300, SOME = 60, ALL = ROWS * COLUMNS * 4 };
+    leat_layout matrix, turned, view, narrow, wide;
+    leat_conversion swap = LEAT_CONVERSION_INIT;
+    unsigned char *pinned = w->pinned;
+
+    swap.flags = LEAT_CONVERT_SWAP_SRC;
+    STEP(leat_layout_dense(&matrix, 2, (int64_t[]){ROWS, COLUMNS}, 4));
+    STEP(leat_layout_dense(&turned, 2, (int64_t[]){COLUMNS, ROWS}, 4));
+    view = matrix;
+    STEP(leat_layout_transpose(&view, 0, 1));
+    wide = matrix;
+    STEP(leat_layout_slice(&wide, 1, 100, 100 + SOME, 1));
+    STEP(leat_layout_dense(&narrow, 2, (int64_t[]){ROWS, SOME}, 4));
+
+    test_pattern(host_in, ALL, 74);
+    memset(host_out, 0, ALL);
+    memset(host_other, 0, 2 * ALL);
+    memset(pinned, 0, ALL);
+    STEP(leat_copy_convert(w->stream, w->plain, &turned, host_in, &view, &swap));
+    STEP(leat_copy_convert(w->stream, host_out, &view, w->plain, &turned, &swap));
+    STEP(leat_copy_convert(w->stream, w->plain, &narrow, host_in, &wide, &swap));
+    STEP(leat_copy_convert(w->stream, pinned, &wide, w->plain, &narrow, &swap));
+    STEP(leat_copy_convert(w->stream, host_other, &wide, w->plain, &narrow, &swap));
+    swap.flags = LEAT_CONVERT_SWAP_SRC | LEAT_CONVERT_SWAP_DST;
+    STEP(leat_copy_convert(w->stream, host_other + ALL, &turned, host_in, &view, &swap));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_bytes(host_out, ALL, 74, "conversions, there and back");
+    expect_elements(pinned, &wide, host_in, &wide, "conversions, columns to pinned memory");
+    expect_elements(host_other, &wide, host_in, &wide, "conversions, columns to pageable memory");
+    expect_elements(host_other + ALL, &turned, host_in, &view, "conversions, from host to host");
+    return true;
+}
+
 /* Copies a batch of small ranges from and to both kinds of host memory. */
 static bool copy_ops(struct world *w)
 {
@@ -311,7 +347,7 @@ static void free_tickets(struct world *w)
 void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_regions(w) &&
-        copy_layouts(w) && copy_ops(w) && copy_files(w))
+        copy_layouts(w) && convert_layouts(w) && copy_ops(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));

@@ -10,7 +10,7 @@
 
 Devices, streams and events: :func:`device`, :func:`devices`, :class:`Stream`, :class:`Event`. Arrays: :func:`empty`,
 :func:`zeros`, :func:`full`, :func:`to_device`, :func:`asarray`, :func:`from_dlpack`, :class:`Array`. Copies:
-:func:`copy`, :func:`copy_start`, :class:`Ticket`, :func:`explain`. Memory: :class:`Pool`. Files: :class:`File`,
+:func:`copy`, :func:`copy_start`, :func:`convert`, :class:`Ticket`, :func:`explain`. Memory: :class:`Pool`. Files: :class:`File`,
 :func:`load`, :func:`save`, :class:`Model`. Errors: :class:`Error` and its subclasses. Plugs for the allocators of other
 packages: the modules `pyleat.torch`, `pyleat.cupy` and `pyleat.numba`, which import those packages.
 
@@ -20,7 +20,7 @@ parent's objects: start children by "spawn" or "forkserver".
 
 from . import _c
 from ._array import Array, asarray, empty, from_dlpack, full, to_device, zeros
-from ._copy import Progress, Ticket, copy, copy_start, explain
+from ._copy import Progress, Ticket, convert, copy, copy_start, explain
 from ._device import Device, DeviceInfo, Event, Pool, PoolStats, Stream, device, devices
 from ._dtype import DType, dtype
 from ._errors import (
@@ -66,6 +66,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "asarray",
+    "convert",
     "copy",
     "copy_start",
     "device",

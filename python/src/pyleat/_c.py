@@ -31,6 +31,8 @@ POINT_STAGED, POINT_DONE, POINT_DURABLE = 1, 2, 3
 FILE_READ, FILE_WRITE, FILE_CREATE, FILE_TRUNCATE = 1, 2, 4, 8
 FILE_DIRECT, FILE_CACHED, FILE_TEMPORARY = 16, 32, 64
 MAX_DIMS = 32
+NUMBER_BITS, NUMBER_U8, NUMBER_F16, NUMBER_BF16, NUMBER_F32 = 0, 1, 2, 3, 4
+CONVERT_SWAP_SRC, CONVERT_SWAP_DST = 1, 2
 MAX_ELEMENT_BYTES = 16
 
 
@@ -111,6 +113,19 @@ class Layout(Structure):
         ("index_bytes", c_uint32),
         ("index_bound", c_int64),
         ("index_wrong", c_void_p),
+    ]
+
+
+class Conversion(Sized):
+    _fields_ = [
+        ("size", c_size_t),
+        ("dst", c_int),
+        ("src", c_int),
+        ("flags", c_uint32),
+        ("channels", c_uint32),
+        ("channel_dim", c_uint32),
+        ("scale", c_void_p),
+        ("bias", c_void_p),
     ]
 
 
@@ -270,6 +285,7 @@ STRUCTS = {
     "leat_copy_options": CopyOptions,
     "leat_ticket_info": TicketInfo,
     "leat_layout": Layout,
+    "leat_conversion": Conversion,
     "leat_pool_options": PoolOptions,
     "leat_pool_stats": PoolStats,
     "leat_model_tensor_info": ModelTensorInfo,
@@ -290,6 +306,13 @@ CONSTANTS = {
     "LEAT_KIND_PINNED": KIND_PINNED,
     "LEAT_KIND_DEVICE": KIND_DEVICE,
     "LEAT_KIND_MANAGED": KIND_MANAGED,
+    "LEAT_NUMBER_BITS": NUMBER_BITS,
+    "LEAT_NUMBER_U8": NUMBER_U8,
+    "LEAT_NUMBER_F16": NUMBER_F16,
+    "LEAT_NUMBER_BF16": NUMBER_BF16,
+    "LEAT_NUMBER_F32": NUMBER_F32,
+    "LEAT_CONVERT_SWAP_SRC": CONVERT_SWAP_SRC,
+    "LEAT_CONVERT_SWAP_DST": CONVERT_SWAP_DST,
     "LEAT_COPY_POINT_STAGED": POINT_STAGED,
     "LEAT_COPY_POINT_DONE": POINT_DONE,
     "LEAT_COPY_POINT_DURABLE": POINT_DURABLE,
@@ -345,6 +368,7 @@ CORE = {
     "leat_copy_sync": (_p, _p, _p, _n),
     "leat_copy_start": (_p, _p, _p, _n, _p, _p),
     "leat_copy_layout": (_p, _p, _p, _p, _p),
+    "leat_copy_convert": (_p, _p, _p, _p, _p, _p),
     "leat_copy_explain": (_p, _p, _p, _n, _p, _n),
     "leat_copy_layout_explain": (_p, _p, _p, _p, _p, _p, _n),
     "leat_layout_reshape": (_p, c_uint32, _p),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from ctypes import addressof, byref, c_char, c_void_p, create_string_buffer
-from typing import Any, Generator, NamedTuple
+from ctypes import addressof, byref, c_char, c_float, c_void_p, cast, create_string_buffer
+from typing import Any, Generator, NamedTuple, Sequence
 
 from . import _c, _hold
 from ._array import Array, EventHold, Memory, fill_layout
 from ._device import Event, Stream, device
+from ._dtype import DType
 from ._errors import Error, check, fail
 from ._operand import operand
 
@@ -308,6 +309,11 @@ def move(dst: Any, src: Any, stream: Stream) -> None:
         return
     to, of = _layouts(d, s)
     check(_lib.leat_copy_layout(stream._handle, d.ptr, byref(to), s.ptr, byref(of)))
+    _settle_strided(stream, d, s)
+
+
+def _settle_strided(stream: Stream, d: Any, s: Any) -> None:
+    """Wait, if the call must, for a copy that leat makes by leat_copy_layout() or leat_copy_convert()."""
     foreign = [found for found in (d, s) if type(found) is not Array]
     if any(found.kind != "device" for found in foreign):
         stream.synchronize()
@@ -378,6 +384,87 @@ def copy(dst: Any, src: Any, *, stream: Stream | None = None) -> None:
     move(d, s, stream)
 
 
+_NUMBERS = {
+    "uint8": _c.NUMBER_U8,
+    "float16": _c.NUMBER_F16,
+    ">f2": _c.NUMBER_F16,
+    "bfloat16": _c.NUMBER_BF16,
+    "float32": _c.NUMBER_F32,
+    ">f4": _c.NUMBER_F32,
+}
+
+
+def _swaps(kind: DType) -> bool:
+    return kind._typestr[0] == ">"
+
+
+def _conversion(d: DType, s: DType) -> _c.Conversion:
+    """Return the conversion between two types of elements, without its numbers."""
+    to, of = _NUMBERS.get(d.name), _NUMBERS.get(s.name)
+    if to is None or of is None:
+        # Other types can only change the order of their bytes. A complex number is two numbers.
+        if d._typestr[1:] != s._typestr[1:] or "c" in d._typestr or "V" in d._typestr or d.itemsize not in (2, 4, 8):
+            raise TypeError(
+                f"convert from {s.name} to {d.name}: leat converts uint8, float16, bfloat16 and float32 to one of the "
+                "last three, and reverses the bytes of elements of 2, 4 and 8 bytes"
+            )
+        to = of = _c.NUMBER_BITS
+    flags = (_c.CONVERT_SWAP_DST if _swaps(d) else 0) | (_c.CONVERT_SWAP_SRC if _swaps(s) else 0)
+    return _c.Conversion(dst=to, src=of, flags=flags)
+
+
+def _floats(name: str, value: float | Sequence[float] | None, channels: int) -> Any:
+    """Return the numbers of a conversion as an array of C, or None."""
+    if value is None:
+        return None
+    numbers = [float(value)] if not hasattr(value, "__len__") else [float(number) for number in value]  # type: ignore
+    if len(numbers) == 1 and channels:
+        numbers *= channels
+    if len(numbers) != max(1, channels):
+        raise ValueError(f"{name} has {len(numbers)} numbers for {max(1, channels)} channels")
+    return (c_float * len(numbers))(*numbers)
+
+
+def convert(
+    dst: Any,
+    src: Any,
+    *,
+    scale: float | Sequence[float] | None = None,
+    bias: float | Sequence[float] | None = None,
+    channel: int | None = None,
+    stream: Stream | None = None,
+) -> None:
+    """Copy src to dst as :func:`copy` does, and convert each element on the way, in the same pass over memory.
+
+    Each element becomes `src * scale + bias` in dst's type, rounded as leat/layout.h says of leat_copy_convert(). src is
+    of uint8, float16, bfloat16 or float32, dst of one of the last three; NumPy's types of the other byte order (">f4")
+    are read and written too. Any other types must be the same apart from their byte order. scale and bias are a number,
+    or one number for each index of dimension `channel`, in host memory:
+
+        planes = pyleat.empty((n, 3, h, w), "float16")
+        pyleat.convert(planes, pixels.transpose(0, 3, 1, 2), scale=1 / (255 * std), bias=-mean / std, channel=1)
+    """
+    if stream is None:
+        stream = _stream_of(dst, src)
+    d, s = operand(dst, True, stream), operand(src, False, stream)
+    if d.shape != s.shape:
+        raise ValueError(f"convert from shape {s.shape} to {d.shape}: they must be the same")
+    conversion = _conversion(d.dtype, s.dtype)
+    if channel is not None:
+        if not -len(d.shape) <= channel < len(d.shape):
+            raise ValueError(f"channel {channel}: the arrays have {len(d.shape)} dimensions")
+        conversion.channel_dim = channel % len(d.shape)
+        conversion.channels = d.shape[conversion.channel_dim]
+    scales, biases = _floats("scale", scale, conversion.channels), _floats("bias", bias, conversion.channels)
+    conversion.scale, conversion.bias = cast(scales, c_void_p), cast(biases, c_void_p)
+    for found, write in ((d, True), (s, False)):
+        if isinstance(found, Array):
+            found._memory.use(stream, write)
+    to, of = _layouts(d, s)
+    check(_lib.leat_copy_convert(stream._handle, d.ptr, byref(to), s.ptr, byref(of), byref(conversion)))
+    _settle_strided(stream, d, s)
+
+
 def copy_start(dst: Any, src: Any, *, stream: Stream | None = None, deadline: float | None = None) -> Ticket:
     """Start a copy and return its ticket at once, also for ordinary host memory.
 
@@ -432,4 +519,4 @@ def explain(dst: Any, src: Any, *, stream: Stream | None = None) -> str:
     return text.value.decode("utf-8", "replace")
 
 
-__all__ = ["Progress", "Ticket", "copy", "copy_start", "explain"]
+__all__ = ["Progress", "Ticket", "convert", "copy", "copy_start", "explain"]
