@@ -162,6 +162,9 @@ static void make_transposes(struct maker *maker)
     }
     if (maker->bytes >= 32 * MIB)
         emit_transpose(maker, false, 4, 4096, 4096);
+    /* Pixels of three bytes, and records of three floats whose dimensions are reversed. */
+    emit_scaled(maker, false, SPEC(3, 300, 300, 300), "0,2,1");
+    emit_scaled(maker, false, SPEC(12, 1000, 1000, 10), "2,1,0");
 }
 
 /* ---- the 57 permutations of TTC, HPTT and cuTT ---- */

@@ -417,6 +417,40 @@ INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
 #endif
 }
 
+/* Composes 4 bytes of a permutation: at[b] is the number of the byte in before[] that becomes byte b. Needs one
+ * pick() fewer than the bytes come from different words of 4 bytes. at is a compile-time constant. */
+INLINE uint32_t compose_bytes(const uint32_t *before, const uint32_t *at)
+{
+    uint32_t value, other = 0, chosen = 0;
+
+    if (at[0] % 4 == 0 && at[1] == at[0] + 1 && at[2] == at[0] + 2 && at[3] == at[0] + 3)
+        return before[at[0] / 4];
+    UNROLL
+    for (uint32_t b = 1; b < 4; b++)
+        if (!other && at[b] / 4 != at[0] / 4)
+            other = b;
+    UNROLL
+    for (uint32_t b = 0; b < 4; b++)
+        if (at[b] / 4 == at[0] / 4)
+            chosen |= at[b] % 4 << b * 8;
+        else if (at[b] / 4 == at[other] / 4)
+            chosen |= (4 + at[b] % 4) << b * 8;
+    value = pick(before[at[0] / 4], before[at[other] / 4], chosen);
+    UNROLL
+    for (uint32_t b = 2; b < 4; b++) {
+        int known = at[b] / 4 == at[0] / 4 || at[b] / 4 == at[other] / 4 || (b == 3 && at[3] / 4 == at[2] / 4);
+
+        if (known)
+            continue;
+        chosen = 0;
+        UNROLL
+        for (uint32_t m = 0; m < 4; m++)
+            chosen |= (at[m] / 4 == at[b] / 4 ? 4 + at[m] % 4 : m) << m * 8;
+        value = pick(value, before[at[b] / 4], chosen);
+    }
+    return value;
+}
+
 #define LOW_HALVES 0x05040100u
 #define HIGH_HALVES 0x07060302u
 #define LOW_BYTES 0x05010400u
@@ -496,8 +530,8 @@ struct cut {
     uint32_t passes; /* 2 if a tile goes through shared memory in two halves, else 1 */
 };
 
-#define TILE_I(cut) ((cut).words_i * UNITS((cut).unit))
-#define TILE_J(cut) ((cut).words_j * UNITS((cut).unit))
+#define TILE_I(cut) ((cut).words_i * WORD_BYTES / (cut).unit)
+#define TILE_J(cut) ((cut).words_j * WORD_BYTES / (cut).unit)
 
 /* The number of destination lines in one pass: PASS_UNITS in each square, PASS_J in the whole tile. */
 #define PASS_UNITS(cut) (UNITS((cut).unit) / (cut).passes)
@@ -1243,6 +1277,10 @@ ND_TILE_SINGLE(2, 2)
 /* ---- pixels: a few units on one side, planes of many units on the other ---- */
 
 #include "kernels/layout_pixels.h"
+
+/* ---- triples: elements of three units ---- */
+
+#include "kernels/layout_triples.h"
 
 /* ---- the steps to a fast transpose ---- */
 

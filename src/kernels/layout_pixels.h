@@ -231,39 +231,15 @@ INLINE uint32_t byte_before(struct pixel_kind kind, uint32_t channels, uint32_t 
     return unit % channels * WORD_BYTES + unit / channels * kind.unit + in_unit;
 }
 
-/* Composes 4 bytes of a permuted group, by one pick() fewer than the bytes come from different words of 4 bytes.
- * part is a compile-time constant. */
+/* Composes 4 bytes of a permuted group. part is a compile-time constant. */
 INLINE uint32_t compose(struct pixel_kind kind, uint32_t channels, const uint32_t *before, uint32_t part)
 {
-    uint32_t at[4], value, other = 0, chosen = 0;
+    uint32_t at[4];
 
     UNROLL
     for (uint32_t b = 0; b < 4; b++)
         at[b] = byte_before(kind, channels, part * 4 + b);
-    UNROLL
-    for (uint32_t b = 1; b < 4; b++)
-        if (!other && at[b] / 4 != at[0] / 4)
-            other = b;
-    UNROLL
-    for (uint32_t b = 0; b < 4; b++)
-        if (at[b] / 4 == at[0] / 4)
-            chosen |= at[b] % 4 << b * 8;
-        else if (at[b] / 4 == at[other] / 4)
-            chosen |= (4 + at[b] % 4) << b * 8;
-    value = pick(before[at[0] / 4], before[at[other] / 4], chosen);
-    UNROLL
-    for (uint32_t b = 2; b < 4; b++) {
-        int known = at[b] / 4 == at[0] / 4 || at[b] / 4 == at[other] / 4 || (b == 3 && at[3] / 4 == at[2] / 4);
-
-        if (known)
-            continue;
-        chosen = 0;
-        UNROLL
-        for (uint32_t m = 0; m < 4; m++)
-            chosen |= (at[m] / 4 == at[b] / 4 ? 4 + at[m] % 4 : m) << m * 8;
-        value = pick(value, before[at[b] / 4], chosen);
-    }
-    return value;
+    return compose_bytes(before, at);
 }
 
 /* Permutes a group in shared memory, through the registers of its thread. */

@@ -26,6 +26,11 @@
 #define LEATI_PIXEL_CHANNELS_FEW_LIST(X) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define LEATI_PIXEL_CHANNELS_WIDE_LIST(X) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16)
 
+/* The kernels for triples: lines of the source in a tile, bytes of each line, and threads of a block. */
+#define LEATI_TRIPLES_I 96
+#define LEATI_TRIPLES_LINE_BYTES 384
+#define LEATI_TRIPLES_THREADS 192
+
 /* All numbers that kernels divide are smaller than this. */
 #define LEATI_TASK_NUMBERS (UINT32_C(1) << 31)
 
@@ -80,8 +85,9 @@ struct leati_layout_task {
     uint64_t piece_bytes; /* bytes from one piece of a row to the next; 0: rows are not cut */
     struct leati_divisor blocks;
 
-    /* For tiles. dim[0] to dim[inner - 1] are side i, which is contiguous on the destination. dim[inner] to
-     * dim[middle - 1] are side j, which is contiguous on the source. The other dimensions count blocks. */
+    /* For tiles; in the kernels for triples, units are triples. dim[0] to dim[inner - 1] are side i, which is
+     * contiguous on the destination. dim[inner] to dim[middle - 1] are side j, which is contiguous on the source.
+     * The other dimensions count blocks. */
     uint32_t middle;
     uint64_t size_i, size_j; /* lengths of the two sides in units */
     struct leati_divisor tiles_i, tiles_j;
@@ -99,7 +105,7 @@ struct leati_layout_task {
      * line are the same pixel of the source. */
     uint32_t strips;                      /* number of strips in all lines */
     uint32_t gang_bits;                   /* 2^gang_bits threads copy a strip */
-    uint32_t odd_src, odd_dst;            /* 0 if all strips begin at words on this side, else 1 */
+    uint32_t odd_src, odd_dst;            /* 0 if all strips, or lines of triples, begin at words, else 1 */
     uint32_t swizzle_shift, swizzle_mask; /* for leati_pixel_place() */
 
     struct leati_task_dim dim[LEATI_TASK_DIMS];
@@ -110,6 +116,15 @@ struct leati_layout_task {
 static inline uint32_t leati_tile_place(uint32_t words_i, uint32_t units, uint32_t j, uint32_t b)
 {
     return j * words_i + (b ^ (j / units & 7));
+}
+
+/* Returns the position in shared memory of line j of a tile of triples, in words. Eight neighbouring threads, one
+ * after the other along lines of the source, read 16, 8 or 4 triples each. After the lines of each of them there
+ * is a word of padding. With it, a warp, which is 8 threads along the source and 4 along the destination, writes
+ * to 32 different banks. */
+static inline uint32_t leati_triple_line_place(uint32_t unit_bytes, uint32_t j)
+{
+    return j * (LEATI_TRIPLES_I * 3 * unit_bytes / 16) + j / (16 / unit_bytes);
 }
 
 /* Returns the position in shared memory of word k of a group of pixels, which has a word for each channel. */

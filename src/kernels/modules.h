@@ -4,8 +4,8 @@
  * A driver that gets PTX compiles a module as a whole, and the call that needs the module's first kernel waits for
  * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
  * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles, and for
- * units of 1 and 2 bytes one for pixels. Most drivers get machine code instead (kernels/builtin.h).
- * tools/build-kernels.sh reads these lists.
+ * units of 1 and 2 bytes one for pixels; one more is for triples. Most drivers get machine code instead
+ * (kernels/builtin.h). tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
 #define LEATI_KERNELS_MODULES_H
@@ -34,6 +34,7 @@
     X(more, PIXELS_1, layout_pixels_1)                                                                            \
     X(more, PIXELS_2, layout_pixels_2)                                                                            \
     X(more, CONVERT, convert_kernels)                                                                             \
+    X(more, TRIPLES, layout_triples)                                                                              \
     X(more, STEPS, layout_steps)
 
 enum leati_builtin {
@@ -86,6 +87,9 @@ enum leati_builtin {
     X(PIXELS_2, leat_layout_split_2)                                                                              \
     X(PIXELS_1, leat_layout_join_wide_1)                                                                          \
     X(PIXELS_1, leat_layout_split_wide_1)                                                                         \
+    X(TRIPLES, leat_layout_triples_1)                                                                             \
+    X(TRIPLES, leat_layout_triples_2)                                                                             \
+    X(TRIPLES, leat_layout_triples_4)                                                                             \
     X(STEPS, leat_transpose_naive_u32)                                                                            \
     X(STEPS, leat_transpose_shared_u32)                                                                           \
     X(STEPS, leat_transpose_padded_u32)

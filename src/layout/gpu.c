@@ -343,30 +343,19 @@ static const struct gpu_cut *find_cut(const struct leati_canonical *canonical, c
                : &cuts->anywhere;
 }
 
-/* Fills in the task and the launch of a kernel that transposes by tiles. */
-static bool lay_tiles(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts,
-                      bool odd, struct leati_gpu_layout *gpu)
+/* Fills in the dimensions of a task and the grid for tiles of gpu->tile_i x gpu->tile_j units, with task->step_i
+ * units from one tile to the next. */
+static void put_tiles(const struct leati_canonical *canonical, const struct axes *axes,
+                      struct leati_gpu_layout *gpu)
 {
-    const struct gpu_cut *cut = find_cut(canonical, axes, cuts, odd);
     struct leati_layout_task *task = &gpu->task;
-    unsigned unit = unit_number(canonical->unit_bytes);
-    uint64_t tiles_i, tiles_j, blocks;
+    uint64_t tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
+    uint64_t tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j, blocks = tiles_i * tiles_j;
 
-    gpu->module = cut->module + unit;
-    gpu->kernel = cut->names[unit];
-    gpu->tile_i = cut->words_i[unit] * WORD_BYTES / canonical->unit_bytes;
-    gpu->tile_j = cut->words_j[unit] * WORD_BYTES / canonical->unit_bytes;
     put_axis(canonical, &axes->i, task);
     task->inner = task->dims;
     put_axis(canonical, &axes->j, task);
     task->middle = task->dims;
-    task->step_i = gpu->tile_i;
-    task->overlap = odd || !takes_lines(canonical, axes, cuts);
-    if (task->overlap && axes->i.units > gpu->tile_i)
-        task->step_i -= SECTOR_BYTES / canonical->unit_bytes;
-    tiles_i = (axes->i.units + task->step_i - 1) / task->step_i;
-    tiles_j = (axes->j.units + gpu->tile_j - 1) / gpu->tile_j;
-    blocks = tiles_i * tiles_j;
     for (unsigned k = 0; k < canonical->dims; k++)
         if (!axes->used[k]) {
             struct dim dim = dim_of(canonical, k);
@@ -379,6 +368,25 @@ static bool lay_tiles(const struct leati_canonical *canonical, const struct axes
     task->tiles_i = divisor(tiles_i);
     task->tiles_j = divisor(tiles_j);
     gpu->grid = leat_dim(blocks_of(blocks), 1, 1);
+}
+
+/* Fills in the task and the launch of a kernel that transposes by tiles. */
+static bool lay_tiles(const struct leati_canonical *canonical, const struct axes *axes, const struct cuts *cuts,
+                      bool odd, struct leati_gpu_layout *gpu)
+{
+    const struct gpu_cut *cut = find_cut(canonical, axes, cuts, odd);
+    struct leati_layout_task *task = &gpu->task;
+    unsigned unit = unit_number(canonical->unit_bytes);
+
+    gpu->module = cut->module + unit;
+    gpu->kernel = cut->names[unit];
+    gpu->tile_i = cut->words_i[unit] * WORD_BYTES / canonical->unit_bytes;
+    gpu->tile_j = cut->words_j[unit] * WORD_BYTES / canonical->unit_bytes;
+    task->step_i = gpu->tile_i;
+    task->overlap = odd || !takes_lines(canonical, axes, cuts);
+    if (task->overlap && axes->i.units > gpu->tile_i)
+        task->step_i -= SECTOR_BYTES / canonical->unit_bytes;
+    put_tiles(canonical, axes, gpu);
     gpu->block = leat_dim(cut->threads[unit], 1, 1);
     return true;
 }
@@ -470,6 +478,78 @@ static uint64_t shorter_axis(const struct leati_canonical *canonical)
     if (!find_axes(canonical, &axes))
         return 0;
     return (axes.i.units < axes.j.units ? axes.i.units : axes.j.units) * canonical->unit_bytes;
+}
+
+/* ---- triples: tiles of elements of three units ---- */
+
+/* The largest unit of a triple. Larger ones fill the words of ND tiles. */
+#define TRIPLE_UNIT_MOST_BYTES 4u
+
+/* If tiles had room for more than two and a half times the triples, ND tiles are taken. */
+#define TRIPLES_ROOM_64THS (64 * 64 * 5 / 2)
+
+/* Describes a copy of triples as one of single units of three times the size: *triples is then only fit for the
+ * functions on axes. Returns false if the layout has no triples. */
+static bool find_triples(const struct leati_canonical *canonical, struct leati_canonical *triples,
+                         struct axes *axes)
+{
+    int64_t unit = canonical->unit_bytes;
+
+    if (canonical->dims < 3 || canonical->unit_bytes > TRIPLE_UNIT_MOST_BYTES || canonical->index_dim >= 0 ||
+        canonical->size[0] != 3 || canonical->dst_stride[0] != unit || canonical->src_stride[0] != unit)
+        return false;
+    *triples = *canonical;
+    triples->unit_bytes *= 3;
+    triples->dims--;
+    for (unsigned k = 0; k < triples->dims; k++) {
+        triples->size[k] = canonical->size[k + 1];
+        triples->dst_stride[k] = canonical->dst_stride[k + 1];
+        triples->src_stride[k] = canonical->src_stride[k + 1];
+    }
+    return find_axes(triples, axes);
+}
+
+static bool make_triples(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+{
+    static const char *const names[] = {"leat_layout_triples_1", "leat_layout_triples_2", "leat_layout_triples_4"};
+    struct leati_layout_task *task = &gpu->task;
+    struct leati_canonical triples;
+    struct axes axes;
+
+    if (!find_triples(canonical, &triples, &axes))
+        return false;
+    gpu->module = LEATI_BUILTIN_TRIPLES;
+    gpu->kernel = names[unit_number(canonical->unit_bytes)];
+    gpu->tile_i = LEATI_TRIPLES_I;
+    gpu->tile_j = LEATI_TRIPLES_LINE_BYTES / triples.unit_bytes;
+    gpu->block = leat_dim(LEATI_TRIPLES_THREADS, 1, 1);
+    task->odd_src = !lies_on(&triples, &axes.j, false, WORD_BYTES);
+    task->odd_dst = !lies_on(&triples, &axes.i, true, SECTOR_BYTES);
+    task->step_i = gpu->tile_i;
+    /* The overlap is as many triples as contain all but one byte of a sector. */
+    if (task->odd_dst && axes.i.units > gpu->tile_i)
+        task->step_i -= (SECTOR_BYTES - 1 + triples.unit_bytes - 1) / triples.unit_bytes;
+    put_tiles(&triples, &axes, gpu);
+    return true;
+}
+
+/* Returns true if the kernel for triples is expected to be better than ND tiles: there are enough tiles for the
+ * multiprocessors, and most of their room is used. ND tiles are kept for units of 4 bytes whose lines all begin at
+ * sectors, because there they are almost as fast as other tiles. */
+static bool are_triples_best(const struct leati_canonical *canonical)
+{
+    struct leati_canonical triples;
+    struct axes axes;
+    unsigned tile_j;
+
+    if (!find_triples(canonical, &triples, &axes))
+        return false;
+    if (canonical->unit_bytes == TRIPLE_UNIT_MOST_BYTES && lies_on(&triples, &axes.i, true, SECTOR_BYTES) &&
+        lies_on(&triples, &axes.j, false, SECTOR_BYTES))
+        return false;
+    tile_j = LEATI_TRIPLES_LINE_BYTES / triples.unit_bytes;
+    return canonical->payload_bytes / (LEATI_TRIPLES_I * LEATI_TRIPLES_LINE_BYTES) >= 2 * BLOCKS_ENOUGH &&
+           room_64ths(axes.i.units, LEATI_TRIPLES_I) * room_64ths(axes.j.units, tile_j) <= TRIPLES_ROOM_64THS;
 }
 
 /* ---- n-dimensional (ND) tiles ---- */
@@ -1048,6 +1128,7 @@ static const struct sort {
              {"transpose-wide", make_wide_tiles},
              {"transpose-odd", make_odd_tiles},
              {"transpose-wide-odd", make_wide_odd_tiles},
+             {"triples", make_triples},
              {"nd-tile", make_nd_tile},
              {"elements", make_elements}};
 
@@ -1096,6 +1177,8 @@ static const char *choose(const struct leati_canonical *canonical)
 
     if (leati_gpu_are_pixels_best(canonical))
         return "pixels";
+    if (are_triples_best(canonical))
+        return "triples";
     if (line_bytes < ND_TILE_LEAST_BYTES)
         wanted_bytes = ND_TILE_LEAST_BYTES;
     else if (line_bytes < long_bytes)

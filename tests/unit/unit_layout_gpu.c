@@ -22,8 +22,8 @@
 
 /* Names of the sorts of kernels. taken[i] counts the layouts that sort i has copied. */
 static const char *const sorts[] = {
-    "elements",           "rows",         "pixels", "nd-tile", "transpose", "transpose-small", "transpose-wide",
-    "transpose-wide-odd", "transpose-odd"};
+    "elements",        "rows",           "pixels",        "triples",           "nd-tile", "transpose",
+    "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
@@ -87,6 +87,39 @@ static bool random_pixels(struct leati_canonical *canonical)
     lay_pixels(canonical, true, 0, chance(2));
     lay_pixels(canonical, false, 1, chance(2));
     return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
+}
+
+/* Sets the strides of one side: the units of a triple, then the other dimensions in this order, with gaps after
+ * none of them or after any but the first. */
+static void lay_triples(struct leati_canonical *canonical, bool on_dst, const unsigned *order, bool gaps)
+{
+    int64_t *stride = on_dst ? canonical->dst_stride : canonical->src_stride, step = canonical->unit_bytes;
+
+    for (unsigned k = 0; k < canonical->dims; k++) {
+        stride[order[k]] = step;
+        step *= (int64_t)canonical->size[order[k]];
+        if (gaps && k && chance(2))
+            step += (int64_t)(canonical->unit_bytes * chance(40));
+    }
+}
+
+/* Draws a layout that moves triples, often more of them on both sides than a tile has. Returns false if it is too
+ * large. */
+static bool random_triples(struct leati_canonical *canonical)
+{
+    const uint64_t most = 4 * MOST_UNITS;
+    unsigned order[] = {0, 1, 2, 3};
+
+    *canonical = (struct leati_canonical){.unit_bytes = 1u << chance(3), .index_dim = -1};
+    if (!cases_add_dim(canonical, 3, most) || !cases_add_dim(canonical, 1 + chance(400), most) ||
+        !cases_add_dim(canonical, 1 + chance(chance(2) ? 400 : 20), most))
+        return false;
+    if (chance(2))
+        (void)cases_add_dim(canonical, 2 + chance(12), most);
+    lay_triples(canonical, true, order, chance(2));
+    cases_shuffle(order + 1, canonical->dims - 1);
+    lay_triples(canonical, false, order, chance(2));
+    return cases_finish(canonical, most, ROOM_BYTES);
 }
 
 /* ---- one layout ---- */
@@ -223,7 +256,9 @@ static void random_layouts_are_copied(void **unused)
         struct leati_canonical canonical;
 
         cases_draw_from(i);
-        if (i % 4 == 0 ? random_pixels(&canonical) : random_canonical(&canonical))
+        if (i % 4 == 0   ? random_pixels(&canonical)
+            : i % 8 == 1 ? random_triples(&canonical)
+                         : random_canonical(&canonical))
             run_canonical(&canonical, &rooms, i);
     }
     for (size_t s = 0; s < SORTS; s++) {
@@ -310,8 +345,16 @@ static void kernels_are_chosen(void **unused)
     assert_int_equal(gpu.task.read.word_units, 4);
     assert_int_equal(gpu.task.write.word_units, 4);
     assert_string_equal(CHOSEN(4, 2, LIST(100000000, 2), LIST(1, 0), &gpu), "leat_layout_nd_tile_4");
-    /* Transposes of 12-byte elements use ND tiles even if no tile size divides a side. */
-    assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
+    /* Transposes of elements of 3, 6 and 12 bytes; small ones have too few tiles. */
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu), "leat_layout_triples_4");
+    assert_true(gpu.task.odd_src && gpu.task.odd_dst);
+    assert_string_equal(CHOSEN(2, 3, LIST(3, 9408, 9408), LIST(0, 2, 1), &gpu), "leat_layout_triples_2");
+    assert_true(!gpu.task.odd_src && !gpu.task.odd_dst);
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 6656, 6656), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
+    assert_string_equal(CHOSEN(1, 4, LIST(3, 300, 300, 300), LIST(0, 2, 1, 3), &gpu), "leat_layout_triples_1");
+    assert_string_equal(CHOSEN(1, 3, LIST(3, 300, 300), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_1");
+    /* ND tiles of triples, where no tile size divides a side. */
+    MADE_AS("nd-tile", 4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu);
     assert_in_range(gpu.tile_i * 4, 64, 1024);
     assert_in_range(gpu.tile_j * 4, 64, 1024);
     /* 24 dimensions of size two. In reversed order they form lines, which are transposed; in shuffled order they
@@ -455,6 +498,27 @@ static void tiles_meet_no_bank_twice(void **unused)
             }
 }
 
+/* Checks that a warp writes the parts of its cells to different banks, and that eight neighbouring threads, which
+ * the hardware serves at a time, read words of a line from different banks. */
+static void triples_meet_no_bank_twice(void **unused)
+{
+    (void)unused;
+    for (uint32_t unit = 1; unit <= 4; unit *= 2) {
+        uint32_t triples = 16 / unit, words = LEATI_TRIPLES_I * 3 * unit / 16, place[32];
+
+        for (uint32_t n = 0; n < triples * 3; n++) {
+            for (uint32_t t = 0; t < 32; t++)
+                place[t] = leati_triple_line_place(unit, t % 8 * triples + n / 3) * 16 + t / 8 * 12 + n % 3 * 4;
+            assert_int_equal(times_asked(place, 32, 4), 1);
+        }
+        for (uint32_t b = 0; b + 8 <= words; b++) {
+            for (uint32_t t = 0; t < 8; t++)
+                place[t] = (leati_triple_line_place(unit, triples + 1) + b + t) * 16;
+            assert_int_equal(times_asked(place, 8, 16), 1);
+        }
+    }
+}
+
 /* Returns the offset in shared memory of the unit with this number on the destination. */
 static uint32_t place_of(const struct leati_layout_task *task, uint32_t number)
 {
@@ -573,13 +637,11 @@ static void steps_transpose(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_layouts_are_copied),
-                                       cmocka_unit_test(kernels_are_chosen),
-                                       cmocka_unit_test(huge_layouts_are_counted),
-                                       cmocka_unit_test(tiles_meet_no_bank_twice),
-                                       cmocka_unit_test(nd_tiles_access_few_banks_twice),
-                                       cmocka_unit_test(pixels_access_few_banks_twice),
-                                       cmocka_unit_test(steps_transpose)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_layouts_are_copied),     cmocka_unit_test(kernels_are_chosen),
+        cmocka_unit_test(huge_layouts_are_counted),      cmocka_unit_test(tiles_meet_no_bank_twice),
+        cmocka_unit_test(triples_meet_no_bank_twice),    cmocka_unit_test(nd_tiles_access_few_banks_twice),
+        cmocka_unit_test(pixels_access_few_banks_twice), cmocka_unit_test(steps_transpose)};
 
     cases_begin(argc, argv, "unit_layout_gpu", 1000);
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
