@@ -332,7 +332,8 @@ bool leati_device_times_cost(struct leati_device_times *times, struct leati_trac
         .samples = atomic_load_explicit(&times->cost_samples, memory_order_relaxed),
         .host_ns = atomic_load_explicit(&times->cost_ns, memory_order_relaxed),
     };
-    return cost->samples > 0;
+    /* Another thread may have counted a slot whose marks it has not timed yet. */
+    return cost->samples > 0 && cost->host_ns > 0;
 }
 
 /* ---- getting times ---- */
