@@ -3,8 +3,8 @@
  *
  * A driver that gets PTX compiles a module as a whole, and the call that needs the module's first kernel waits for
  * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
- * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles, and for
- * units of 1 and 2 bytes one for pixels; one more is for triples. Most drivers get machine code instead
+ * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles; for units of 1
+ * and 2 bytes one for pixels; one for triples, and one for conversions. Most drivers get machine code instead
  * (kernels/builtin.h). tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
@@ -33,8 +33,8 @@
     X(more, WIDE_16, layout_wide_16)                                                                              \
     X(more, PIXELS_1, layout_pixels_1)                                                                            \
     X(more, PIXELS_2, layout_pixels_2)                                                                            \
-    X(more, CONVERT, convert_kernels)                                                                             \
     X(more, TRIPLES, layout_triples)                                                                              \
+    X(more, CONVERT, convert_kernels)                                                                             \
     X(more, STEPS, layout_steps)
 
 enum leati_builtin {

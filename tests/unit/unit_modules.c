@@ -20,13 +20,13 @@ static const struct listed {
     const char *name;
 } listed[] = {
 #define LISTED(module, name) {LEATI_BUILTIN_##module, #name},
-    LEATI_LAYOUT_KERNEL_LIST(LISTED)
+    LEATI_LAYOUT_KERNEL_LIST(LISTED) LEATI_CONVERT_KERNEL_LIST(LISTED)
 #undef LISTED
 };
 #define LISTED_COUNT (sizeof listed / sizeof listed[0])
 
-/* Number of modules with layout kernels that leat_module_layout() loads. */
-#define AHEAD (LEATI_BUILTIN_WIDE_16 - LEATI_BUILTIN_ELEMENTS + 1)
+/* Number of modules with kernels for layouts and conversions that leat_module_layout() loads. */
+#define AHEAD (LEATI_BUILTIN_CONVERT - LEATI_BUILTIN_ELEMENTS + 1)
 
 /* ---- contents of modules ---- */
 
