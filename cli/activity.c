@@ -327,6 +327,49 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
     return true;
 }
 
+/* Cuts a pair of times to the part of the span from begin to end. Returns false if they are outside of it. */
+static bool cut(uint64_t *from, uint64_t *to, uint64_t begin, uint64_t end)
+{
+    if (*to < begin || *from > end)
+        return false;
+    *from = *from > begin ? *from - begin : 0;
+    *to = (*to < end ? *to : end) - begin;
+    return true;
+}
+
+bool activity_log_cut(struct activity_log *log, const char *range, char error[ACTIVITY_ERROR_MAX])
+{
+    uint64_t begin = UINT64_MAX, end = 0;
+    size_t i, kept = 0;
+
+    for (i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind == ACTIVITY_RANGE && !strcmp(activity_name(log, a->name), range)) {
+            begin = a->host_begin_ns < begin ? a->host_begin_ns : begin;
+            end = a->host_end_ns > end ? a->host_end_ns : end;
+        }
+    }
+    if (begin > end) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "it has no range '%.200s'", range);
+        return false;
+    }
+    for (i = 0; i < log->count; i++) {
+        struct activity a = log->list[i];
+
+        if ((a.flags & ACTIVITY_FLAG_HOST) && !cut(&a.host_begin_ns, &a.host_end_ns, begin, end))
+            a.flags &= (uint8_t)~ACTIVITY_FLAG_HOST;
+        if ((a.flags & ACTIVITY_FLAG_DEVICE) && !cut(&a.device_begin_ns, &a.device_end_ns, begin, end))
+            a.flags &= (uint8_t)~ACTIVITY_FLAG_DEVICE;
+        if (a.flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE))
+            log->list[kept++] = a;
+    }
+    log->count = kept;
+    log->start_ns += begin;
+    log->span_ns = end - begin;
+    return true;
+}
+
 /* ---- texts ---- */
 
 const char *activity_thread_name(const struct activity_log *log, size_t thread, char text[ACTIVITY_THREAD_MAX])

@@ -92,6 +92,9 @@ struct activity_device {
     uint64_t recording_ns; /* time of the host that the recorder added to each operation; 0: unknown */
 };
 
+/* How calls of CUDA were recorded that the program made without leat. */
+enum activity_calls { ACTIVITY_CALLS_NONE, ACTIVITY_CALLS_BY_CUPTI, ACTIVITY_CALLS_BY_EVENTS };
+
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of
  * activity_begin_ns(). */
 struct activity_log {
@@ -113,6 +116,8 @@ struct activity_log {
     uint64_t lost;     /* activities that the recorder lost */
     uint64_t backward; /* times that ran backwards, and became moments */
     bool truncated;    /* the file ends in the middle of a record */
+    enum activity_calls calls_by;
+    uint32_t calls_detail; /* name: which library told of them, or why none did */
 };
 
 /* ---- activity.c ---- */
@@ -134,6 +139,10 @@ uint32_t activity_log_stream(struct activity_log *log, uint32_t device, uint64_t
  * calls. Returns false with error set if there is no activity with a time, the times cannot be right, or memory is
  * short. */
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX]);
+
+/* Cuts a finished log to the span from the earliest beginning of a range to its latest end. Returns false with
+ * error set if there is no range of this name. */
+bool activity_log_cut(struct activity_log *log, const char *range, char error[ACTIVITY_ERROR_MAX]);
 
 /* Returns the text of a name, or "" for ACTIVITY_NONE. */
 const char *activity_name(const struct activity_log *log, uint32_t name);

@@ -6,6 +6,7 @@
  * one activity. Calls without such work are kept if they explain idle time: allocations, frees and
  * synchronisation.
  */
+#include "activity_join.h"
 #include "activity_read.h"
 
 #include <inttypes.h>
@@ -14,22 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call of the host, or work of a device, until the two are joined. */
-struct part {
-    struct activity activity;
-    uint64_t correlation; /* 0: none */
-    bool used;            /* a call that some work was joined with */
-};
-
-struct parts {
-    struct part *list;
-    size_t count, room;
-};
-
 struct kineto {
     struct activity_input *input;
     struct activity_log *log;
-    struct parts calls, work;
+    struct activity_part_list calls, work;
     int next; /* a character that was read and not used, or -1 */
 };
 
@@ -38,19 +27,9 @@ static bool no_memory(struct kineto *kineto)
     return activity_input_fail(kineto->input, "out of host memory");
 }
 
-static bool add_part(struct kineto *kineto, struct parts *parts, const struct part *part)
+static bool add_part(struct kineto *kineto, struct activity_part_list *parts, const struct activity_part *part)
 {
-    if (parts->count == parts->room) {
-        size_t room = parts->room ? parts->room * 2 : 256;
-        struct part *list = realloc(parts->list, room * sizeof *list);
-
-        if (!list)
-            return no_memory(kineto);
-        parts->list = list;
-        parts->room = room;
-    }
-    parts->list[parts->count++] = *part;
-    return true;
+    return activity_parts_add(parts, part) || no_memory(kineto);
 }
 
 /* ---- values of an event ---- */
@@ -114,7 +93,7 @@ static void read_memory(const char *name, struct activity *a)
     }
 }
 
-static bool read_work(struct kineto *kineto, const json_t *event, const char *category, struct part *part)
+static bool read_work(struct kineto *kineto, const json_t *event, const char *category, struct activity_part *part)
 {
     const json_t *args = json_object_get(event, "args");
     struct activity *a = &part->activity;
@@ -157,7 +136,7 @@ static enum activity_kind call_kind(const char *name)
     return ACTIVITY_OTHER;
 }
 
-static bool read_call(struct kineto *kineto, const json_t *event, bool range, struct part *part)
+static bool read_call(struct kineto *kineto, const json_t *event, bool range, struct activity_part *part)
 {
     const char *name = get_text(event, "name");
     struct activity *a = &part->activity;
@@ -183,11 +162,11 @@ static bool read_event(struct kineto *kineto, const json_t *event)
     bool work = !strcmp(category, "kernel") || !strcmp(category, "gpu_memcpy") || !strcmp(category, "gpu_memset");
     bool call = !strcmp(category, "cuda_runtime") || !strcmp(category, "cuda_driver");
     bool range = !strcmp(category, "user_annotation");
-    struct part part = {.activity = {.stream = ACTIVITY_NONE,
-                                     .thread = ACTIVITY_NONE,
-                                     .place = ACTIVITY_NONE,
-                                     .range = ACTIVITY_NONE,
-                                     .pieces = 1}};
+    struct activity_part part = {.activity = {.stream = ACTIVITY_NONE,
+                                              .thread = ACTIVITY_NONE,
+                                              .place = ACTIVITY_NONE,
+                                              .range = ACTIVITY_NONE,
+                                              .pieces = 1}};
     struct activity *a = &part.activity;
     uint64_t length;
 
@@ -200,50 +179,6 @@ static bool read_event(struct kineto *kineto, const json_t *event)
         return no_memory(kineto);
     part.correlation = get_count(json_object_get(event, "args"), "correlation");
     return work ? read_work(kineto, event, category, &part) : read_call(kineto, event, range, &part);
-}
-
-/* ---- joining ---- */
-
-static int compare_parts(const void *a, const void *b)
-{
-    const struct part *one = a, *other = b;
-
-    return one->correlation == other->correlation ? 0 : one->correlation < other->correlation ? -1 : 1;
-}
-
-/* Returns the call that submitted the work, or NULL. */
-static struct part *find_call(struct kineto *kineto, const struct part *work)
-{
-    if (!work->correlation || !kineto->calls.count)
-        return NULL;
-    return bsearch(work, kineto->calls.list, kineto->calls.count, sizeof *work, compare_parts);
-}
-
-static bool join(struct kineto *kineto)
-{
-    size_t i;
-
-    if (kineto->calls.count)
-        qsort(kineto->calls.list, kineto->calls.count, sizeof *kineto->calls.list, compare_parts);
-    for (i = 0; i < kineto->work.count; i++) {
-        struct part *work = &kineto->work.list[i], *call = find_call(kineto, work);
-        struct activity *a = &work->activity;
-
-        if (call) {
-            call->used = true;
-            a->flags |= call->activity.flags;
-            a->host_begin_ns = call->activity.host_begin_ns;
-            a->host_end_ns = call->activity.host_end_ns;
-            a->thread = call->activity.thread;
-            a->place = call->activity.name;
-        }
-        if (!activity_log_add(kineto->log, a))
-            return no_memory(kineto);
-    }
-    for (i = 0; i < kineto->calls.count; i++)
-        if (!kineto->calls.list[i].used && !activity_log_add(kineto->log, &kineto->calls.list[i].activity))
-            return no_memory(kineto);
-    return true;
 }
 
 /* ---- JSON ---- */
@@ -392,7 +327,7 @@ bool activity_read_kineto(struct activity_input *input, struct activity_log *log
         fine = read_events(&kineto);
     else
         fine = read_object(&kineto);
-    fine = fine && join(&kineto);
+    fine = fine && (activity_join(log, &kineto.calls, &kineto.work) || no_memory(&kineto));
     free(kineto.calls.list);
     free(kineto.work.list);
     return fine;

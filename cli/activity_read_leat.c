@@ -2,6 +2,8 @@
  * activity_read_leat.c - reads the traces that LEAT_TRACE and leat_trace_start() write. trace_file.h has the
  * format.
  */
+#include "activity_join.h"
+#include "activity_names.h"
 #include "activity_read.h"
 #include "trace_file.h"
 
@@ -31,7 +33,8 @@ struct reader {
     struct ids strings, threads, devices, lanes;
     struct block *blocks;
     size_t block_count, block_room;
-    bool sorted; /* blocks */
+    bool sorted;                           /* blocks */
+    struct activity_part_list calls, work; /* foreign operations */
     bool ended;
 };
 
@@ -68,6 +71,15 @@ static uint32_t get_id(const struct ids *ids, uint32_t id)
 
 /* ---- chunks ---- */
 
+static uint32_t add_name(struct reader *reader, const char *text)
+{
+    char *decoded = activity_name_decode(text);
+    uint32_t name = activity_log_name(reader->log, decoded ? decoded : text);
+
+    free(decoded);
+    return name;
+}
+
 static bool read_strings(struct reader *reader, const struct leati_trace_chunk *chunk)
 {
     uint32_t at = 0, i;
@@ -86,7 +98,7 @@ static bool read_strings(struct reader *reader, const struct leati_trace_chunk *
         memcpy(text, reader->payload + at, string.bytes);
         text[string.bytes] = '\0';
         at += (string.bytes + 7) & ~7u;
-        name = activity_log_name(reader->log, text);
+        name = add_name(reader, text);
         if (name == ACTIVITY_NONE)
             return no_memory(reader);
         if (!set_id(reader, &reader->strings, string.id, name, "string"))
@@ -196,6 +208,15 @@ static enum activity_kind kind_of(uint8_t kind)
     }
 }
 
+/* Keeps a call, or work, that another recorder has told of. */
+static bool add_foreign(struct reader *reader, const struct activity *activity, uint64_t correlation)
+{
+    struct activity_part part = {.activity = *activity, .correlation = correlation};
+
+    return activity_parts_add(activity->flags & ACTIVITY_FLAG_HOST ? &reader->calls : &reader->work, &part) ||
+           no_memory(reader);
+}
+
 static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk, const void *record)
 {
     struct leati_trace_op op;
@@ -225,6 +246,8 @@ static bool read_op(struct reader *reader, const struct leati_trace_chunk *chunk
     a.to_memory = (uint8_t)memory_of(leati_trace_op_destination(&op));
     if (op.kind == LEATI_TRACE_PIN || op.kind == LEATI_TRACE_UNPIN)
         a.to_memory = ACTIVITY_MEMORY_PINNED;
+    if (leati_trace_is_foreign(chunk))
+        return add_foreign(reader, &a, op.value);
     if (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC || a.kind == ACTIVITY_FREE ||
         a.kind == ACTIVITY_STREAM_WAIT)
         a.address = op.value;
@@ -306,6 +329,18 @@ static bool read_state(struct reader *reader, const void *record)
     return true;
 }
 
+static bool read_source(struct reader *reader, const void *record)
+{
+    struct leati_trace_source source;
+
+    memcpy(&source, record, sizeof source);
+    reader->log->calls_by = source.by == LEATI_TRACE_BY_CUPTI    ? ACTIVITY_CALLS_BY_CUPTI
+                            : source.by == LEATI_TRACE_BY_EVENTS ? ACTIVITY_CALLS_BY_EVENTS
+                                                                 : ACTIVITY_CALLS_NONE;
+    reader->log->calls_detail = get_id(&reader->strings, source.detail);
+    return true;
+}
+
 static bool read_cost(struct reader *reader, const void *record)
 {
     struct leati_trace_cost cost;
@@ -331,6 +366,8 @@ static bool read_record(struct reader *reader, const struct leati_trace_chunk *c
         return read_op(reader, chunk, record);
     case LEATI_TRACE_CHUNK_TIMES:
         return read_times(reader, record);
+    case LEATI_TRACE_CHUNK_SOURCE:
+        return read_source(reader, record);
     case LEATI_TRACE_CHUNK_COSTS:
         return read_cost(reader, record);
     default:
@@ -354,6 +391,8 @@ static uint32_t record_bytes(uint32_t type)
         return sizeof(struct leati_trace_times);
     case LEATI_TRACE_CHUNK_STATE:
         return sizeof(struct leati_trace_state);
+    case LEATI_TRACE_CHUNK_SOURCE:
+        return sizeof(struct leati_trace_source);
     case LEATI_TRACE_CHUNK_COSTS:
         return sizeof(struct leati_trace_cost);
     default:
@@ -374,7 +413,7 @@ static bool read_payload(struct reader *reader, const struct leati_trace_chunk *
                                    "the file is damaged: a chunk of type %" PRIu32 " has %" PRIu32
                                    " records of %" PRIu32 " bytes in %" PRIu32 " bytes",
                                    chunk->type, chunk->count, chunk->record_bytes, chunk->payload_bytes);
-    if (chunk->type == LEATI_TRACE_CHUNK_OPS && !add_block(reader, chunk))
+    if (chunk->type == LEATI_TRACE_CHUNK_OPS && !leati_trace_is_foreign(chunk) && !add_block(reader, chunk))
         return false;
     for (i = 0; i < chunk->count; i++)
         if (!read_record(reader, chunk, reader->payload + (size_t)i * bytes))
@@ -479,6 +518,76 @@ static bool find_waits(struct reader *reader)
     return fine;
 }
 
+/* ---- foreign operations ---- */
+
+/* The time of an operation of leat's on its thread. */
+struct inside {
+    uint64_t begin_ns, end_ns;
+    uint32_t thread;
+};
+
+static int compare_insides(const void *a, const void *b)
+{
+    const struct inside *one = a, *other = b;
+
+    if (one->thread != other->thread)
+        return one->thread < other->thread ? -1 : 1;
+    return one->begin_ns == other->begin_ns ? 0 : one->begin_ns < other->begin_ns ? -1 : 1;
+}
+
+/* Returns the number of operations that are sorted before a moment of a thread, or begin at it. */
+static size_t count_before(const struct inside *list, size_t count, uint32_t thread, uint64_t ns)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (list[middle].thread < thread || (list[middle].thread == thread && list[middle].begin_ns <= ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Finds the calls that a thread made while it was in one of leat's operations, which are sorted, and the calls of
+ * CUDA's runtime that leat served: their work is that of the operations within them. */
+static void find_served(struct activity_part_list *calls, const struct inside *list, size_t count)
+{
+    for (size_t i = 0; i < calls->count; i++) {
+        struct activity_part *call = &calls->list[i];
+        const struct activity *a = &call->activity;
+        size_t next = count_before(list, count, a->thread, a->host_begin_ns);
+
+        call->dropped = next > 0 && list[next - 1].thread == a->thread && a->host_end_ns <= list[next - 1].end_ns;
+        call->hollow = next < count && list[next].thread == a->thread && list[next].end_ns <= a->host_end_ns;
+    }
+}
+
+/* Adds the foreign operations to the log, without those that are parts of leat's own. */
+static bool add_foreign_ops(struct reader *reader)
+{
+    const struct activity_log *log = reader->log;
+    struct inside *list = reader->calls.count ? calloc(log->count + 1, sizeof *list) : NULL;
+    size_t count = 0, i;
+
+    if (reader->calls.count && !list)
+        return no_memory(reader);
+    for (i = 0; i < log->count && list; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind != ACTIVITY_RANGE && (a->flags & ACTIVITY_FLAG_HOST) && a->thread != ACTIVITY_NONE)
+            list[count++] = (struct inside){a->host_begin_ns, a->host_end_ns, a->thread};
+    }
+    if (list) {
+        qsort(list, count, sizeof *list, compare_insides);
+        find_served(&reader->calls, list, count);
+    }
+    free(list);
+    return activity_join(reader->log, &reader->calls, &reader->work) || no_memory(reader);
+}
+
 static bool read_header(struct reader *reader)
 {
     struct leati_trace_header header;
@@ -502,18 +611,21 @@ bool activity_read_leat(struct activity_input *input, struct activity_log *log)
     bool more = true, fine;
 
     log->source = "leat";
+    log->calls_detail = ACTIVITY_NONE;
     if (!reader.payload)
         return no_memory(&reader);
     fine = read_header(&reader);
     while (fine && more)
         fine = read_chunk(&reader, &more);
-    fine = fine && find_waits(&reader);
+    fine = fine && find_waits(&reader) && add_foreign_ops(&reader);
     log->truncated = !reader.ended;
     free(reader.strings.list);
     free(reader.threads.list);
     free(reader.devices.list);
     free(reader.lanes.list);
     free(reader.blocks);
+    free(reader.calls.list);
+    free(reader.work.list);
     free(reader.payload);
     return fine;
 }

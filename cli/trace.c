@@ -14,17 +14,18 @@ const char cli_trace_help[] =
     "Shows where the time of a recorded run went: idle, copy only, compute only, and copy under compute, by device\n"
     "and stream; why the devices were idle; and what to change, with the time that each change would save. With two\n"
     "files it compares the two runs.\n\n"
-    "FILE is what LEAT_TRACE=FILE wrote, or a trace of PyTorch's profiler (JSON, also compressed by gzip); - is\n"
-    "standard input. docs/trace.md defines all figures.\n\n"
+    "FILE is what LEAT_TRACE=FILE or leat run wrote, or a trace of PyTorch's profiler (JSON, also compressed by\n"
+    "gzip); - is standard input. docs/trace.md defines all figures.\n\n"
     "Options:\n"
     "  --json           prints the figures as JSON\n"
     "  --html OUT       writes a page for a browser, with a timeline to zoom; it needs no network\n"
     "  --perfetto OUT   writes the timeline for ui.perfetto.dev\n"
+    "  --range NAME     shows only the time from the first beginning of this range to its last end\n"
     "  --rate GB/S      the rate of the link, for forecasts, if the trace has no large copy that tells it\n"
     "  --help           this text\n";
 
 struct options {
-    const char *files[2], *html, *perfetto;
+    const char *files[2], *html, *perfetto, *range;
     double rate_gb_s;
     bool json;
 };
@@ -49,10 +50,13 @@ static int parse_files(int argc, char **argv, struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-    static const struct option names[] = {
-        {"json", no_argument, NULL, 'j'},           {"html", required_argument, NULL, 'w'},
-        {"perfetto", required_argument, NULL, 'p'}, {"rate", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"json", no_argument, NULL, 'j'},
+                                          {"html", required_argument, NULL, 'w'},
+                                          {"perfetto", required_argument, NULL, 'p'},
+                                          {"rate", required_argument, NULL, 'r'},
+                                          {"range", required_argument, NULL, 'g'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option;
     char *end;
 
@@ -66,6 +70,9 @@ static int parse(int argc, char **argv, struct options *options)
             break;
         case 'p':
             options->perfetto = optarg;
+            break;
+        case 'g':
+            options->range = optarg;
             break;
         case 'r':
             options->rate_gb_s = strtod(optarg, &end);
@@ -107,6 +114,10 @@ static bool run_read(struct run *run, const char *path, const struct options *op
     run->log = activity_read(path, error);
     if (!run->log) {
         cli_complain("trace: %s", error);
+        return false;
+    }
+    if (options->range && !activity_log_cut(run->log, options->range, error)) {
+        cli_complain("trace: %s: %s", path, error);
         return false;
     }
     run->breakdown = activity_breakdown_make(run->log);
