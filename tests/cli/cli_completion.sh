@@ -39,8 +39,8 @@ completes 'leat lo' load
 completes 'leat load --' --device --help --json --only --split --verify
 completes 'leat load model'
 completes 'leat ru' run
-completes 'leat trace --' --help --html --json --perfetto --rate
-completes 'leat run --' --device --help --least --log --pinned --report
+completes 'leat trace --' --help --html --json --perfetto --range --rate
+completes 'leat run --' --cupti --device --help --least --log --pinned --report --trace
 completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan
 completes 'leat bench al' alloc
