@@ -100,6 +100,19 @@ static void print_messages(FILE *out, const struct run_table *table)
     }
 }
 
+/* Prints where the traces are. */
+static void print_traces(FILE *out, const struct run_table *table)
+{
+    for (unsigned i = 0; i < slots_of(table); i++) {
+        const struct run_process *process = &table->slots[i];
+
+        /* Acquire: pairs with the release in dropin_count_trace(). */
+        if (atomic_load_explicit(&process->traced_state, memory_order_acquire) == 2)
+            fprintf(out, "leat: process %d: %.*s\n", atomic_load_explicit(&process->pid, memory_order_relaxed),
+                    RUN_TRACED_BYTES, process->traced);
+    }
+}
+
 bool run_print_report(FILE *out, const struct run_table *table, bool observed, const char *plain)
 {
     static const struct table_column columns[] = {{.name = "CALL"},
@@ -140,5 +153,6 @@ bool run_print_report(FILE *out, const struct run_table *table, bool observed, c
     table_set_file(NULL);
     table_destroy(rows);
     print_messages(out, table);
+    print_traces(out, table);
     return fine && !ferror(out);
 }

@@ -9,9 +9,11 @@
 #ifndef DROPIN_H
 #define DROPIN_H
 
+#include "engine.h"
 #include "names.h"
 #include "run_table.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -105,8 +107,17 @@ void dropin_count(enum run_call call, enum run_outcome outcome, uint64_t bytes, 
 /* Keeps the first message of this process. */
 void dropin_count_message(const char *message);
 
+/* Returns how many processes began a trace before this one. Call it once in a process. */
+unsigned dropin_count_traced(void);
+
+/* Keeps the file of the trace of this process, and how it is recorded. */
+void dropin_count_trace(const char *path, const char *how);
+
 /* Returns true if the command only observes (leat run --log). */
 bool dropin_only_observes(void);
+
+/* Returns true if the process is to be recorded (leat run --trace). */
+bool dropin_wants_trace(void);
 
 /* Returns true if leat serves pinned allocations. */
 bool dropin_serves_pinned(void);
@@ -129,6 +140,33 @@ bool dropin_is_busy(uint64_t bytes);
 /* leat has made a copy. */
 void dropin_copy_ended(void);
 
+/* ---- tracing.c ---- */
+
+/* Begins the trace of this process, if one is wanted. Call it after cuInit(). */
+void dropin_trace_begin(void);
+
+/* Not 0 if calls are recorded by events around them. Relaxed: a hint, for a test that costs little. */
+extern atomic_bool dropin_by_events;
+
+/* What is recorded of a call. */
+enum dropin_traced { DROPIN_COPY, DROPIN_FILL, DROPIN_KERNEL, DROPIN_WAIT, DROPIN_ALLOC, DROPIN_FREE };
+
+struct dropin_call {
+    enum dropin_traced kind;
+    const char *name;   /* a constant */
+    const void *caller; /* an address in the program */
+    bool in_stream;     /* it is work of stream, and the call is recorded with the device's times */
+    bool waits;         /* it returns when the work is complete */
+    cu_stream stream;   /* with the handles of the default streams */
+    uint64_t bytes;
+    const void *dst, *src; /* copies, and fills: dst */
+};
+
+/* Record a call by events, if dropin_by_events. begin returns true if end must be called. They change nothing that
+ * the program can see. */
+bool dropin_call_begin(const struct dropin_call *call);
+void dropin_call_end(cu_result code);
+
 /* ---- serve.c ---- */
 
 /* A copy of a range or of rows, with the stream that it runs in. */
@@ -150,6 +188,9 @@ struct dropin_copy {
 /* Makes the copy through leat if leat may and can make it. Returns RUN_OUTCOME_LEAT if the copy was made, and
  * otherwise the reason why the driver must make it. */
 enum run_outcome dropin_serve(const struct dropin_copy *copy);
+
+/* Returns the kind of memory at an address, as enum engine_memory. */
+enum engine_memory dropin_memory_of(const void *ptr);
 
 /* Returns the engine, which the first call loads, or NULL if it cannot be loaded. */
 const struct engine *dropin_engine(void);

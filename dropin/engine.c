@@ -3,7 +3,11 @@
  */
 #include "engine.h"
 
+#include "engine_cupti.h"
+#include "engine_trace.h"
+
 #include "base/fresh_pages.h"
+#include "core/core.h"
 
 #include <leat/leat.h>
 #include <pthread.h>
@@ -23,6 +27,7 @@ struct slot {
     leat_device *device; /* NULL: not open */
     void *context;
     bool prepared; /* the staging memory exists, or cannot be made */
+    bool refused;  /* the device could not be opened for a call that is only recorded, which is not tried again */
 };
 
 static struct slot slots[DEVICES_MOST] = {[0 ... DEVICES_MOST - 1] = {.gate = PTHREAD_RWLOCK_INITIALIZER}};
@@ -149,6 +154,8 @@ static enum engine_result copy_on(struct slot *slot, const struct engine_copy *c
     /* A wrapping for each copy, so that none outlives the program's stream. */
     if (leat_stream_wrap(slot->device, copy->stream, &stream) != LEAT_OK)
         return fail(ENGINE_FAILED, message, message_bytes);
+    /* In a trace the wrapping is the program's stream. */
+    stream->traced.serial = engine_trace_stream(copy->device, copy->context, copy->stream, stream->traced.serial);
     status = copy_in_stream(slot->device, stream, copy);
     if (status != LEAT_OK)
         (void)fail(ENGINE_FAILED, message, message_bytes);
@@ -175,13 +182,41 @@ static enum engine_result copy(const struct engine_copy *copy, char *message, si
     return result;
 }
 
+struct leat_device *engine_enter(int number, void *context)
+{
+    struct slot *slot = &slots[number];
+    char message[200];
+
+    if (number < 0 || number >= DEVICES_MOST)
+        return NULL;
+    pthread_rwlock_rdlock(&slot->gate);
+    if (!slot->device && !slot->refused) {
+        pthread_rwlock_unlock(&slot->gate);
+        pthread_rwlock_wrlock(&slot->gate);
+        slot->refused = open_device(number, message, sizeof message) != ENGINE_DONE;
+        pthread_rwlock_unlock(&slot->gate);
+        pthread_rwlock_rdlock(&slot->gate);
+    }
+    if (slot->device && slot->context == context)
+        return slot->device;
+    pthread_rwlock_unlock(&slot->gate);
+    return NULL;
+}
+
+void engine_leave(int number)
+{
+    pthread_rwlock_unlock(&slots[number].gate);
+}
+
 static void close_slot(int device)
 {
     struct slot *slot = &slots[device];
 
     pthread_rwlock_wrlock(&slot->gate);
-    if (slot->device)
+    if (slot->device) {
+        engine_trace_closes(device);
         (void)leat_device_close(slot->device);
+    }
     slot->device = NULL;
     pthread_rwlock_unlock(&slot->gate);
 }
@@ -202,4 +237,14 @@ static void *map_pages(size_t bytes, char *message, size_t message_bytes)
 }
 
 __attribute__((visibility("default"))) extern const struct engine leat_run_engine;
-const struct engine leat_run_engine = {ENGINE_VERSION, copy, close_slot, map_pages, leati_fresh_unmap};
+const struct engine leat_run_engine = {ENGINE_VERSION,
+                                       copy,
+                                       close_slot,
+                                       map_pages,
+                                       leati_fresh_unmap,
+                                       engine_trace,
+                                       engine_call_begin,
+                                       engine_call_end,
+                                       leat_trace_range_push,
+                                       leat_trace_range_pop,
+                                       leat_trace_mark};

@@ -162,6 +162,12 @@ static const struct name *find_symbol(const char *symbol)
     return NULL;
 }
 
+/* Returns true if the name is replaced in this process. */
+static bool is_wanted(const struct name *name)
+{
+    return name - names < DROPIN_FIRST_TRACED || dropin_wants_trace();
+}
+
 /* ---- dlsym() ---- */
 
 /* The real dlsym() finds the caller's library by its return address. So the calls below must be jumps, which leave
@@ -198,6 +204,8 @@ static bool answer(void *handle, const struct name *name, void **result)
     } else if (*result && is_ready() && *result == name->real) {
         *result = name->wrapper;
     }
+    if (*result == name->wrapper && !is_wanted(name))
+        *result = name->real;
     return true;
 }
 
@@ -262,7 +270,7 @@ static void *replace(const char *base, void *function, uint64_t flags)
         const struct name *name = &names[i];
         int rank = function == name->real ? 4 : function == name->asked ? 2 : 0;
 
-        if (!rank || !name->real || strcmp(name->base, base) != 0)
+        if (!rank || !name->real || strcmp(name->base, base) != 0 || !is_wanted(name))
             continue;
         rank += name->per_thread == per_thread;
         if (rank > best_rank) {

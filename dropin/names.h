@@ -9,6 +9,8 @@
 #ifndef DROPIN_NAMES_H
 #define DROPIN_NAMES_H
 
+#include "traced_names.h"
+
 #define DROPIN_COPY_LIST(X)                                                                                       \
     X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, 0)                                                                   \
     X(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, 1)                                                              \
@@ -54,7 +56,7 @@
     X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, 0)                                                         \
     X(cuMemHostUnregister, "cuMemHostUnregister", 4000, 0)
 
-#define DROPIN_NAME_LIST(X) DROPIN_COPY_LIST(X) DROPIN_OTHER_LIST(X) DROPIN_PINNED_LIST(X)
+#define DROPIN_NAME_LIST(X) DROPIN_COPY_LIST(X) DROPIN_OTHER_LIST(X) DROPIN_PINNED_LIST(X) DROPIN_TRACED_LIST(X)
 
 enum dropin_name {
 #define DROPIN_NAME(symbol, base, version, per_thread) DROPIN_##symbol,
@@ -62,5 +64,8 @@ enum dropin_name {
 #undef DROPIN_NAME
         DROPIN_NAMES
 };
+
+/* The first name of DROPIN_TRACED_LIST; those from here on are replaced only in a trace. */
+#define DROPIN_FIRST_TRACED DROPIN_cuLaunchKernel
 
 #endif

@@ -26,6 +26,9 @@
 /* The default for batches, whose copies the driver makes one by one. */
 #define RUN_BATCH_LEAST_BYTES ((uint64_t)4 << 20)
 
+#define RUN_TRACE_VARIABLE "LEATRUN_TRACE" /* the file of the trace; unset or empty: none */
+#define RUN_CUPTI_VARIABLE "LEATRUN_CUPTI" /* the file of CUPTI; "none": events; unset: leat looks for it */
+
 /* For tests: a file in the place of /proc/loadavg. */
 #define RUN_LOAD_VARIABLE "LEATRUN_LOADAVG"
 
@@ -33,7 +36,7 @@
 #define RUN_PINNED_LEAST_BYTES ((size_t)8 << 20)
 
 /* Changes with the layout of the table, so that a library of another version does not write to it. */
-#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c02)
+#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c03)
 
 /* The kinds of calls: the driver's names without the suffixes of versions and default streams. */
 #define RUN_CALL_LIST(X)                                                                                          \
@@ -99,12 +102,15 @@ struct run_count {
 };
 
 #define RUN_MESSAGE_BYTES 400
+#define RUN_TRACED_BYTES 600
 
 /* The counters of one process. */
 struct run_process {
     atomic_int pid;
     atomic_int message_state;        /* 0: no message, 1: being written, 2: written */
     char message[RUN_MESSAGE_BYTES]; /* the first reason why leat failed in this process */
+    atomic_int traced_state;         /* 0: no trace was asked for; 2: traced is written */
+    char traced[RUN_TRACED_BYTES];   /* the file of the trace, and how it is recorded */
     struct run_count counts[RUN_CALLS][RUN_OUTCOMES];
 };
 
@@ -114,6 +120,7 @@ struct run_process {
 struct run_table {
     uint64_t magic;
     atomic_uint processes; /* the number of processes that made CUDA calls; may exceed RUN_PROCESSES */
+    atomic_uint traces;    /* the number of processes that began a trace */
     struct run_process slots[RUN_PROCESSES];
 };
 

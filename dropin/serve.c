@@ -173,6 +173,17 @@ static bool ask(const void *ptr, struct side *side)
     return true;
 }
 
+enum engine_memory dropin_memory_of(const void *ptr)
+{
+    static const enum engine_memory kinds[] = {[PAGEABLE] = ENGINE_MEMORY_PAGEABLE,
+                                               [PINNED] = ENGINE_MEMORY_PINNED,
+                                               [DEVICE] = ENGINE_MEMORY_DEVICE,
+                                               [MANAGED] = ENGINE_MEMORY_MANAGED};
+    struct side side;
+
+    return ptr && ask(ptr, &side) ? kinds[side.kind] : ENGINE_MEMORY_UNKNOWN;
+}
+
 static size_t reach(const struct dropin_copy *copy, size_t pitch)
 {
     return (copy->rows - 1) * pitch + copy->bytes;

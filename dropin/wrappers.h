@@ -58,4 +58,48 @@ DROPIN_EXPORT cu_result cuMemcpyBatchAsync_ptsz(DROPIN_BATCH, size_t *failed, cu
 DROPIN_EXPORT cu_result cuMemcpyBatchAsync_v2(DROPIN_BATCH, cu_stream stream);
 DROPIN_EXPORT cu_result cuMemcpyBatchAsync_v2_ptsz(DROPIN_BATCH, cu_stream stream);
 
+/* calls.c */
+#define DROPIN_LAUNCH                                                                                             \
+    (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, \
+     cu_stream stream, void **arguments, void **extra)
+#define DROPIN_LAUNCH_COOPERATIVE                                                                                 \
+    (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, \
+     cu_stream stream, void **arguments)
+#define DROPIN_LAUNCH_EX (const void *config, void *kernel, void **arguments, void **extra)
+DROPIN_EXPORT cu_result cuLaunchKernel DROPIN_LAUNCH;
+DROPIN_EXPORT cu_result cuLaunchKernel_ptsz DROPIN_LAUNCH;
+DROPIN_EXPORT cu_result cuLaunchKernelEx DROPIN_LAUNCH_EX;
+DROPIN_EXPORT cu_result cuLaunchKernelEx_ptsz DROPIN_LAUNCH_EX;
+DROPIN_EXPORT cu_result cuLaunchCooperativeKernel DROPIN_LAUNCH_COOPERATIVE;
+DROPIN_EXPORT cu_result cuLaunchCooperativeKernel_ptsz DROPIN_LAUNCH_COOPERATIVE;
+DROPIN_EXPORT cu_result cuGraphLaunch(void *graph, cu_stream stream);
+DROPIN_EXPORT cu_result cuGraphLaunch_ptsz(void *graph, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD8_v2(cu_address dst, unsigned char value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD8_v2_ptds(cu_address dst, unsigned char value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD8Async(cu_address dst, unsigned char value, size_t count, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD8Async_ptsz(cu_address dst, unsigned char value, size_t count, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD16_v2(cu_address dst, unsigned short value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD16_v2_ptds(cu_address dst, unsigned short value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD16Async(cu_address dst, unsigned short value, size_t count, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD16Async_ptsz(cu_address dst, unsigned short value, size_t count,
+                                              cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD32_v2(cu_address dst, unsigned value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD32_v2_ptds(cu_address dst, unsigned value, size_t count);
+DROPIN_EXPORT cu_result cuMemsetD32Async(cu_address dst, unsigned value, size_t count, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemsetD32Async_ptsz(cu_address dst, unsigned value, size_t count, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyDtoD_v2(cu_address dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyDtoD_v2_ptds(cu_address dst, cu_address src, size_t bytes);
+DROPIN_EXPORT cu_result cuMemcpyDtoDAsync_v2(cu_address dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemcpyDtoDAsync_v2_ptsz(cu_address dst, cu_address src, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuStreamSynchronize(cu_stream stream);
+DROPIN_EXPORT cu_result cuStreamSynchronize_ptsz(cu_stream stream);
+DROPIN_EXPORT cu_result cuCtxSynchronize(void);
+DROPIN_EXPORT cu_result cuEventSynchronize(void *event);
+DROPIN_EXPORT cu_result cuMemAlloc_v2(cu_address *ptr, size_t bytes);
+DROPIN_EXPORT cu_result cuMemFree_v2(cu_address ptr);
+DROPIN_EXPORT cu_result cuMemAllocAsync(cu_address *ptr, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemAllocAsync_ptsz(cu_address *ptr, size_t bytes, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemFreeAsync(cu_address ptr, cu_stream stream);
+DROPIN_EXPORT cu_result cuMemFreeAsync_ptsz(cu_address ptr, cu_stream stream);
+
 #endif
