@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--] PROGRAM [ARGUMENT]...\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
     "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
@@ -39,6 +39,8 @@ const char cli_run_help[] =
     "  --least BYTES  leat makes copies from this size on, such as 4M, also while processors are busy; without it from\n"
     "                 16 MiB on\n"
     "  --pinned       leat allocates pinned memory from 8 MiB on; children of fork() get a copy of it\n"
+    "  --pool         leat keeps device memory that the program frees: cuMemAllocAsync gets blocks of a pool of leat's,\n"
+    "                 and cuMemAlloc gets freed allocations of the same size again\n"
     "  --device cpu:N runs the program on this CPU device instead of a GPU; there is no table\n"
     "  --help         this text\n\n"
     "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
@@ -52,6 +54,7 @@ struct run_options {
     const char *device;   /* a CPU device instead of a GPU; NULL: none */
     bool observe;
     bool pinned; /* leat allocates pinned memory */
+    bool pool;   /* leat allocates device memory */
     char **program;
 };
 
@@ -121,6 +124,7 @@ static bool set_environment(const struct run_options *options, const char *table
     return set_preload(library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
            (options->least_bytes ? setenv(RUN_LEAST_VARIABLE, least, 1) : unsetenv(RUN_LEAST_VARIABLE)) == 0 &&
            setenv(RUN_PINNED_VARIABLE, options->pinned ? "1" : "0", 1) == 0 &&
+           setenv(RUN_POOL_VARIABLE, options->pool ? "1" : "0", 1) == 0 &&
            (options->observe ? setenv(RUN_MODE_VARIABLE, RUN_MODE_LOG, 1) : unsetenv(RUN_MODE_VARIABLE)) == 0;
 }
 
@@ -285,13 +289,10 @@ static int run(const struct run_options *options)
 int cli_run(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"report", required_argument, NULL, 'r'},
-        {"device", required_argument, NULL, 'd'},
-        {"least", required_argument, NULL, 'm'},
-        {"log", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {"pinned", no_argument, NULL, 'p'},
-        {NULL, 0, NULL, 0},
+        {"report", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
+        {"least", required_argument, NULL, 'm'},  {"log", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},         {"pinned", no_argument, NULL, 'p'},
+        {"pool", no_argument, NULL, 'o'},         {NULL, 0, NULL, 0},
     };
     struct run_options wanted = {0};
     const char *end;
@@ -318,6 +319,9 @@ int cli_run(int argc, char **argv)
         case 'p':
             wanted.pinned = true;
             break;
+        case 'o':
+            wanted.pool = true;
+            break;
         case 'h':
             fputs(cli_run_help, stdout);
             return CLI_OK;
@@ -339,10 +343,10 @@ int cli_run(int argc, char **argv)
             wanted.device);
         return CLI_USAGE;
     }
-    if (wanted.report || wanted.observe || wanted.least_bytes || wanted.pinned) {
+    if (wanted.report || wanted.observe || wanted.least_bytes || wanted.pinned || wanted.pool) {
         cli_complain(
             "run: --device has no table and copies nothing through leat's threads; leave out --report, --log, "
-            "--least and --pinned");
+            "--least, --pinned and --pool");
         return CLI_USAGE;
     }
     return run_on_cpu(&wanted);

@@ -99,6 +99,25 @@ static void find(struct found *found, void *library, const char *symbol, void *f
         found->driver.complete = false;
 }
 
+/* The functions that only --pool needs. A driver without them serves copies. */
+static void find_pool(struct found *found, void *library)
+{
+    bool complete = found->driver.complete;
+
+    found->driver.complete = true;
+    find(found, library, "cuCtxPushCurrent_v2", &found->driver.context_push);
+    find(found, library, "cuCtxPopCurrent_v2", &found->driver.context_pop);
+    find(found, library, "cuCtxSynchronize", &found->driver.context_synchronize);
+    find(found, library, "cuStreamSynchronize", &found->driver.stream_synchronize);
+    find(found, library, "cuDeviceGetCount", &found->driver.device_count);
+    find(found, library, "cuDeviceTotalMem_v2", &found->driver.device_total);
+    find(found, library, "cuDeviceGetMemPool", &found->driver.device_pool);
+    find(found, library, "cuDeviceGetDefaultMemPool", &found->driver.device_default_pool);
+    found->driver.pool_complete = found->driver.complete;
+    find(found, library, "cuStreamGetGreenCtx", &found->driver.stream_green);
+    found->driver.complete = complete;
+}
+
 static void find_all(struct found *found, void *library)
 {
     for (int i = 0; i < DROPIN_NAMES; i++)
@@ -111,6 +130,7 @@ static void find_all(struct found *found, void *library)
     find(found, library, "cuThreadExchangeStreamCaptureMode", &found->driver.capture_mode);
     find(found, library, "cuDevicePrimaryCtxGetState", &found->driver.primary_state);
     find(found, library, "cuMemHostGetDevicePointer_v2", &found->driver.host_device_pointer);
+    find_pool(found, library);
 }
 
 static void publish(const struct found *found)
@@ -150,6 +170,12 @@ static bool is_ready(void)
 void *dropin_real(enum dropin_name name)
 {
     return is_ready() ? names[name].real : NULL;
+}
+
+/* Returns the number of names in names[] that are replaced in this process. */
+static int count_replaced(void)
+{
+    return dropin_serves_pool() ? DROPIN_NAMES : DROPIN_POOL_NAMES;
 }
 
 static const struct name *find_symbol(const char *symbol)
@@ -198,6 +224,8 @@ static bool answer(void *handle, const struct name *name, void **result)
     } else if (*result && is_ready() && *result == name->real) {
         *result = name->wrapper;
     }
+    if (*result == name->wrapper && name - names >= count_replaced() && is_ready() && name->real)
+        *result = name->real;
     return true;
 }
 
@@ -255,10 +283,10 @@ static void ask_names(lookup_function_v2 v2, lookup_function v1)
 static void *replace(const char *base, void *function, uint64_t flags)
 {
     bool per_thread = flags & CU_LOOKUP_PER_THREAD_STREAM;
-    int best_rank = 0;
+    int best_rank = 0, count = count_replaced();
     void *best = function;
 
-    for (int i = 0; i < DROPIN_NAMES; i++) {
+    for (int i = 0; i < count; i++) {
         const struct name *name = &names[i];
         int rank = function == name->real ? 4 : function == name->asked ? 2 : 0;
 

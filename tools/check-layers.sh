@@ -49,8 +49,8 @@ allowed() {
     # libleat-files includes the public headers and its own.
     files/*) echo '^(model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
     # What is preloaded knows nothing of leat; only its engine does, which needs fresh pages without a device too.
-    dropin/engine.c) echo '^engine\.h$|^leat/leat\.h$|^base/fresh_pages\.h$' ;;
-    dropin/*) echo '^(dropin|engine|names|run_table|wrappers)\.h$' ;;
+    dropin/engine*) echo '^(engine|engine_pool)\.h$|^leat/leat\.h$|^base/fresh_pages\.h$' ;;
+    dropin/*) echo '^(dropin|engine|names|pool|run_table|wrappers)\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/compat/*) echo '^leat/[a-z_]+\.h$|^kernel\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;

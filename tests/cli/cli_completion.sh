@@ -40,7 +40,7 @@ completes 'leat load --' --device --help --json --only --split --verify
 completes 'leat load model'
 completes 'leat ru' run
 completes 'leat trace --' --help --html --json --perfetto --rate
-completes 'leat run --' --device --help --least --log --pinned --report
+completes 'leat run --' --device --help --least --log --pinned --pool --report
 completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan
 completes 'leat bench al' alloc
