@@ -1,6 +1,6 @@
 /*
  * calls.c - replaces calls of the driver that leat only records, where there is no CUPTI: kernels, fills, copies
- * within a device, waits and allocations (traced_names.h). Each makes the program's own call with its own
+ * within a device, and waits (traced_names.h). Each makes the program's own call with its own
  * arguments.
  */
 #include "wrappers.h"
@@ -86,15 +86,4 @@ REPLACE(cuStreamSynchronize, (cu_stream stream), (stream), .kind = DROPIN_WAIT, 
 REPLACE(cuStreamSynchronize_ptsz, (cu_stream stream), (stream), .kind = DROPIN_WAIT, .name = "cuStreamSynchronize")
 REPLACE(cuCtxSynchronize, (void), (), .kind = DROPIN_WAIT, .name = "cuCtxSynchronize")
 REPLACE(cuEventSynchronize, (void *event), (event), .kind = DROPIN_WAIT, .name = "cuEventSynchronize")
-REPLACE(cuMemAlloc_v2, (cu_address *ptr, size_t bytes), (ptr, bytes),
-        .kind = DROPIN_ALLOC, .name = "cuMemAlloc", .bytes = bytes)
-REPLACE(cuMemFree_v2, (cu_address ptr), (ptr), .kind = DROPIN_FREE, .name = "cuMemFree")
-#define STREAM_ALLOC (cu_address *ptr, size_t bytes, cu_stream stream)
-#define STREAM_FREE (cu_address ptr, cu_stream stream)
-REPLACE(cuMemAllocAsync, STREAM_ALLOC, (ptr, bytes, stream),
-        .kind = DROPIN_ALLOC, .name = "cuMemAllocAsync", .bytes = bytes)
-REPLACE(cuMemAllocAsync_ptsz, STREAM_ALLOC, (ptr, bytes, stream),
-        .kind = DROPIN_ALLOC, .name = "cuMemAllocAsync", .bytes = bytes)
-REPLACE(cuMemFreeAsync, STREAM_FREE, (ptr, stream), .kind = DROPIN_FREE, .name = "cuMemFreeAsync")
-REPLACE(cuMemFreeAsync_ptsz, STREAM_FREE, (ptr, stream), .kind = DROPIN_FREE, .name = "cuMemFreeAsync")
 // clang-format on

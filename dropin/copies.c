@@ -54,7 +54,7 @@ static cu_result end(const struct call *call, cu_result code)
     return code;
 }
 
-static const char *const call_names[] = {
+const char *const dropin_call_names[RUN_CALLS] = {
 #define CALL_NAME(id, name) name,
     RUN_CALL_LIST(CALL_NAME)
 #undef CALL_NAME
@@ -64,7 +64,7 @@ static const char *const call_names[] = {
 static bool trace(const struct call *call, const struct dropin_copy *copy, const void *caller)
 {
     struct dropin_call traced = {.kind = DROPIN_COPY,
-                                 .name = call_names[call->kind],
+                                 .name = dropin_call_names[call->kind],
                                  .caller = caller,
                                  .in_stream = true,
                                  .waits = copy->sync,

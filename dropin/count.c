@@ -170,6 +170,21 @@ bool dropin_serves_pinned(void)
     return text && text[0] == '1';
 }
 
+bool dropin_serves_pool(void)
+{
+    /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
+    static atomic_int known;
+    int value = atomic_load_explicit(&known, memory_order_relaxed);
+    const char *text;
+
+    if (!value) {
+        text = secure_getenv(RUN_POOL_VARIABLE);
+        value = text && text[0] == '1' ? 2 : 1;
+        atomic_store_explicit(&known, value, memory_order_relaxed);
+    }
+    return value == 2;
+}
+
 uint64_t dropin_least_bytes(void)
 {
     /* 0: not known yet. Relaxed: every thread finds the same value. */

@@ -1,6 +1,6 @@
 # dropin.mk - builds what "leat run" preloads: libleat-run, which replaces functions of the CUDA driver, and
-# libleat-run-engine, which contains leat and is loaded at the first copy that leat makes. The Makefile includes this
-# file.
+# libleat-run-engine, which contains leat and is loaded at the first copy or allocation that leat makes. The Makefile
+# includes this file.
 #
 # Both are loaded into programs that may use leat, too, so they export only what their .map files list. libleat-run is
 # also loaded into programs without any sanitizer, so it is built without.
@@ -64,11 +64,11 @@ $(run_test_bin)/recorded/libcuda.so.1: tests/dropin/client_lookups.txt tests/dro
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared \
 	    -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 $(@D)/driver.c -o $@
 
-run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups client_static)
-$(run_test_bin)/client $(run_test_bin)/lookups: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
+run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups memory client_static)
+$(run_test_bin)/client $(run_test_bin)/lookups $(run_test_bin)/memory: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) $(filter %.c %.so,$(filter-out %.h,$^)) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ -ldl
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $(filter %.c %.so,$(filter-out %.h,$^)) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ -ldl -pthread
 $(run_test_bin)/lookups: $(run_test_bin)/libnext.so
 $(run_test_bin)/libnext.so: tests/dropin/next.c $(BUILD)/flags
 	$(say) CC $<

@@ -1,6 +1,6 @@
 /*
- * traced_names.h - the driver's functions that libleat-run replaces under "leat run --trace", as in names.h. The
- * replacements (calls.c) call the driver, and record the call if there is no CUPTI.
+ * traced_names.h - the driver's functions that libleat-run replaces only under "leat run --trace", as in names.h.
+ * The replacements (calls.c) call the driver, and record the call if there is no CUPTI.
  */
 #ifndef DROPIN_TRACED_NAMES_H
 #define DROPIN_TRACED_NAMES_H
@@ -33,12 +33,6 @@
     X(cuStreamSynchronize, "cuStreamSynchronize", 2000, 0)                                                        \
     X(cuStreamSynchronize_ptsz, "cuStreamSynchronize", 7000, 1)                                                   \
     X(cuCtxSynchronize, "cuCtxSynchronize", 2000, 0)                                                              \
-    X(cuEventSynchronize, "cuEventSynchronize", 2000, 0)                                                          \
-    X(cuMemAlloc_v2, "cuMemAlloc", 3020, 0)                                                                       \
-    X(cuMemFree_v2, "cuMemFree", 3020, 0)                                                                         \
-    X(cuMemAllocAsync, "cuMemAllocAsync", 11020, 0)                                                               \
-    X(cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, 1)                                                          \
-    X(cuMemFreeAsync, "cuMemFreeAsync", 11020, 0)                                                                 \
-    X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, 1)
+    X(cuEventSynchronize, "cuEventSynchronize", 2000, 0)
 
 #endif

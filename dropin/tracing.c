@@ -149,6 +149,17 @@ void dropin_call_end(cu_result code)
     errno = error;
 }
 
+bool dropin_memory_begin(enum run_call call, uint64_t bytes, const void *caller)
+{
+    bool frees = call == RUN_CALL_FREE || call == RUN_CALL_FREE_ASYNC;
+
+    return !dropin_inside && atomic_load_explicit(&dropin_by_events, memory_order_relaxed) &&
+           dropin_call_begin(&(struct dropin_call){.kind = frees ? DROPIN_FREE : DROPIN_ALLOC,
+                                                   .name = dropin_call_names[call],
+                                                   .caller = caller,
+                                                   .bytes = bytes});
+}
+
 /* ---- NVTX ---- */
 
 static void push(const char *name)

@@ -52,7 +52,7 @@ allowed() {
     # What is preloaded knows nothing of leat; only its engine does. It needs fresh pages without a device, adds what
     # CUPTI tells to the trace, and numbers streams as CUPTI does.
     dropin/engine*.[ch]) echo '^(engine[a-z_]*|cupti_records)\.h$|^leat/leat\.h$|^base/(clock|error|fresh_pages|lock|thread)\.h$|^trace/[a-z_]+\.h$|^core/core\.h$' ;;
-    dropin/*) echo '^(dropin|engine|names|nvtx|run_table|traced_names|wrappers)\.h$' ;;
+    dropin/*) echo '^(dropin|engine|names|nvtx|pool|run_table|traced_names|wrappers)\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/compat/*) echo '^leat/[a-z_]+\.h$|^kernel\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;

@@ -41,7 +41,7 @@ completes 'leat load model'
 completes 'leat ru' run
 completes 'leat trace --' --help --html --json --one-pass --perfetto --range --rate
 completes 'leat top --' --help --interval --json --once
-completes 'leat run --' --cupti --device --help --least --log --pinned --report --trace
+completes 'leat run --' --cupti --device --help --least --log --pinned --pool --report --trace
 completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan
 completes 'leat bench al' alloc

@@ -153,7 +153,7 @@ record 0 fake cupti --trace "$work/none/t" -- "$traced" step
 has 'no trace: leat_trace_start: '
 usage 'is for --trace, which is missing' run --cupti none true
 usage 'needs the name of a file' run --trace '' true
-usage '--pinned and --trace' run --device cpu:0 --trace "$work/t" true
+usage '--pool and --trace' run --device cpu:0 --trace "$work/t" true
 LEAT_TRACE=$work/other usage 'LEAT_TRACE is set' run --trace "$work/t" true
 export LEAT_TRACE && unset LEAT_TRACE
 NVTX_INJECTION64_PATH=/none.so record 0 fake cupti -- "$traced" step
@@ -162,9 +162,9 @@ figures "$work/t" '"kernels": 5'
 
 # ---- lookups ------------------------------------------------------------------------------------------------------------
 
-# In a trace the functions of traced_names.h are replaced too, and others are not.
+# In a trace the functions of traced_names.h are replaced too, and those that allocate; those only for --pool are not.
 here=$(cd ../dropin && pwd)
-replaced=$(sed -n 's/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h" "$here/../../dropin/traced_names.h")
+replaced=$(sed -n '/define DROPIN_POOL_LIST/,/^$/d; s/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h" "$here/../../dropin/traced_names.h")
 awk -v replaced="$replaced" '
     function where(symbol) {
         return symbol == "none" ? symbol : (index(replaced, " " symbol " ") ? "run:" : "driver:") symbol
