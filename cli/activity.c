@@ -326,18 +326,11 @@ static int compare_changes(const void *a, const void *b)
     return one->used_bytes == other->used_bytes ? 0 : one->used_bytes < other->used_bytes ? -1 : 1;
 }
 
-/* Puts the changes in order, within the span, and fills the figures of the pools. */
-static void finish_pools(struct activity_log *log)
+/* Fills the figures of the pools from the changes, which are in order. */
+static void count_changes(struct activity_log *log)
 {
     size_t i;
 
-    for (i = 0; i < log->change_count; i++) {
-        uint64_t ns = log->changes[i].ns > log->start_ns ? log->changes[i].ns - log->start_ns : 0;
-
-        log->changes[i].ns = ns < log->span_ns ? ns : log->span_ns;
-    }
-    if (log->change_count)
-        qsort(log->changes, log->change_count, sizeof *log->changes, compare_changes);
     for (i = 0; i < log->change_count; i++) {
         const struct activity_memory_change *change = &log->changes[i];
         struct activity_pool *pool = &log->pools[change->pool];
@@ -350,6 +343,21 @@ static void finish_pools(struct activity_log *log)
         if (change->reserved_bytes > pool->reserved_peak_bytes)
             pool->reserved_peak_bytes = change->reserved_bytes;
     }
+}
+
+/* Puts the changes in order, within the span, and fills the figures of the pools. */
+static void finish_pools(struct activity_log *log)
+{
+    size_t i;
+
+    for (i = 0; i < log->change_count; i++) {
+        uint64_t ns = log->changes[i].ns > log->start_ns ? log->changes[i].ns - log->start_ns : 0;
+
+        log->changes[i].ns = ns < log->span_ns ? ns : log->span_ns;
+    }
+    if (log->change_count)
+        qsort(log->changes, log->change_count, sizeof *log->changes, compare_changes);
+    count_changes(log);
     for (i = 0; i < log->pool_count; i++) {
         size_t device = 0;
 
@@ -417,6 +425,85 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
         snprintf(error, ACTIVITY_ERROR_MAX, "out of host memory");
         return false;
     }
+    return true;
+}
+
+/* Cuts a pair of times to the part of the span from begin to end. Returns false if they are outside of it. */
+static bool cut(uint64_t *from, uint64_t *to, uint64_t begin, uint64_t end)
+{
+    if (*to < begin || *from > end)
+        return false;
+    *from = *from > begin ? *from - begin : 0;
+    *to = (*to < end ? *to : end) - begin;
+    return true;
+}
+
+/* Cuts the changes of pools to the span from begin to end. Each pool begins with the memory that it had then. */
+static void cut_changes(struct activity_log *log, uint64_t begin, uint64_t end)
+{
+    size_t first = 0, kept = 0, i;
+
+    for (i = 0; i < log->pool_count; i++) {
+        struct activity_pool *pool = &log->pools[i];
+
+        pool->changes = pool->used_peak_bytes = pool->reserved_peak_bytes = 0;
+        pool->used_bytes = pool->reserved_bytes = 0;
+    }
+    for (; first < log->change_count && log->changes[first].ns < begin; first++) {
+        struct activity_pool *pool = &log->pools[log->changes[first].pool];
+
+        pool->changes = 1;
+        pool->used_bytes = log->changes[first].used_bytes;
+        pool->reserved_bytes = log->changes[first].reserved_bytes;
+    }
+    /* There is room: each of these pools has a change before first. */
+    for (i = 0; i < log->pool_count; i++) {
+        struct activity_pool *pool = &log->pools[i];
+
+        if (pool->changes)
+            log->changes[kept++] = (struct activity_memory_change){
+                .used_bytes = pool->used_bytes, .reserved_bytes = pool->reserved_bytes, .pool = (uint32_t)i};
+        pool->changes = 0;
+    }
+    for (i = first; i < log->change_count && log->changes[i].ns <= end; i++) {
+        log->changes[kept] = log->changes[i];
+        log->changes[kept++].ns -= begin;
+    }
+    log->change_count = kept;
+    count_changes(log);
+}
+
+bool activity_log_cut(struct activity_log *log, const char *range, char error[ACTIVITY_ERROR_MAX])
+{
+    uint64_t begin = UINT64_MAX, end = 0;
+    size_t i, kept = 0;
+
+    for (i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind == ACTIVITY_RANGE && !strcmp(activity_name(log, a->name), range)) {
+            begin = a->host_begin_ns < begin ? a->host_begin_ns : begin;
+            end = a->host_end_ns > end ? a->host_end_ns : end;
+        }
+    }
+    if (begin > end) {
+        snprintf(error, ACTIVITY_ERROR_MAX, "it has no range '%.200s'", range);
+        return false;
+    }
+    for (i = 0; i < log->count; i++) {
+        struct activity a = log->list[i];
+
+        if ((a.flags & ACTIVITY_FLAG_HOST) && !cut(&a.host_begin_ns, &a.host_end_ns, begin, end))
+            a.flags &= (uint8_t)~ACTIVITY_FLAG_HOST;
+        if ((a.flags & ACTIVITY_FLAG_DEVICE) && !cut(&a.device_begin_ns, &a.device_end_ns, begin, end))
+            a.flags &= (uint8_t)~ACTIVITY_FLAG_DEVICE;
+        if (a.flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE))
+            log->list[kept++] = a;
+    }
+    log->count = kept;
+    cut_changes(log, begin, end);
+    log->start_ns += begin;
+    log->span_ns = end - begin;
     return true;
 }
 

@@ -113,6 +113,9 @@ struct activity_memory_change {
     uint32_t pool; /* index of activity_log.pools */
 };
 
+/* How calls of CUDA were recorded that the program made without leat. */
+enum activity_calls { ACTIVITY_CALLS_NONE, ACTIVITY_CALLS_BY_CUPTI, ACTIVITY_CALLS_BY_EVENTS };
+
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of
  * activity_begin_ns(). */
 struct activity_log {
@@ -138,6 +141,8 @@ struct activity_log {
     uint64_t lost;     /* activities that the recorder lost */
     uint64_t backward; /* times that ran backwards, and became moments */
     bool truncated;    /* the file ends in the middle of a record */
+    enum activity_calls calls_by;
+    uint32_t calls_detail; /* name: which library told of them, or why none did */
 };
 
 /* ---- activity.c ---- */
@@ -164,6 +169,10 @@ bool activity_log_change(struct activity_log *log, const struct activity_memory_
  * calls. Returns false with error set if there is no activity with a time, the times cannot be right, or memory is
  * short. */
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX]);
+
+/* Cuts a finished log to the span from the earliest beginning of a range to its latest end. Returns false with
+ * error set if there is no range of this name. */
+bool activity_log_cut(struct activity_log *log, const char *range, char error[ACTIVITY_ERROR_MAX]);
 
 /* Returns the text of a name, or "" for ACTIVITY_NONE. */
 const char *activity_name(const struct activity_log *log, uint32_t name);

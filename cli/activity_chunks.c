@@ -61,6 +61,8 @@ static uint32_t record_bytes(uint32_t type)
         return sizeof(struct leati_trace_times);
     case LEATI_TRACE_CHUNK_STATE:
         return sizeof(struct leati_trace_state);
+    case LEATI_TRACE_CHUNK_SOURCE:
+        return sizeof(struct leati_trace_source);
     case LEATI_TRACE_CHUNK_POOLS:
         return sizeof(struct leati_trace_pool);
     case LEATI_TRACE_CHUNK_POOL_MEMORY:

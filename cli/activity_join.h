@@ -1,6 +1,6 @@
 /*
- * activity_join.h - declares what the readers of other tools' traces share: calls of the host and work of devices,
- * which have the same correlation number if the call has submitted the work. The two become one activity.
+ * activity_join.h - declares what the readers share whose recorders tell of calls of the host and of the work of
+ * devices separately: a call and its work have the same correlation number, and become one activity.
  */
 #ifndef CLI_ACTIVITY_JOIN_H
 #define CLI_ACTIVITY_JOIN_H
@@ -12,7 +12,9 @@ struct activity_part {
     struct activity activity;
     uint64_t correlation; /* 0: none */
     int64_t text;         /* for the reader: the name's number in the file */
-    bool used;            /* a call that some work was joined with */
+    bool used;            /* calls: some work was joined with it */
+    bool dropped;         /* calls: the call and its work do not count */
+    bool hollow;          /* calls: its work does not count */
 };
 
 struct activity_part_list {
@@ -20,16 +22,17 @@ struct activity_part_list {
     size_t count, room;
 };
 
-/* Returns false with the error set if memory is short. */
+/* Adds a part, which is copied. Returns false with the error set if memory is short. */
 bool activity_part_add(struct activity_input *input, struct activity_part_list *parts,
                        const struct activity_part *part);
 
 /* Sets what the name of a call of CUDA's runtime or driver tells: kind, flags, and memory of allocations. */
 void activity_describe_call(struct activity *call, const char *name);
 
-/* Adds all work to the log, joined with its calls, and then the calls without work. Sorts the calls. Returns false
- * with the error set if memory is short. */
+/* Adds all work to the log, joined with its calls, and then the calls without work. A call may have several works.
+ * Of several calls with the same correlation, the first one is around the others and counts. Sorts the calls.
+ * Returns false with the error set if memory is short. */
 bool activity_join(struct activity_input *input, struct activity_log *log, struct activity_part_list *calls,
-                   struct activity_part_list *work);
+                   const struct activity_part_list *work);
 
 #endif

@@ -115,13 +115,22 @@ static bool add_advice(const struct activity_report *report, json_t *object)
     return json_object_set_new(object, "advice", list) == 0 && fine;
 }
 
+/* Says how calls without leat were recorded. */
+static json_t *calls_json(const struct activity_log *log)
+{
+    if (log->calls_by == ACTIVITY_CALLS_NONE)
+        return json_null();
+    return json_pack("{s:s, s:o}", "by", log->calls_by == ACTIVITY_CALLS_BY_CUPTI ? "CUPTI" : "events", "detail",
+                     text_json(activity_name(log, log->calls_detail)));
+}
+
 json_t *activity_report_json(const struct activity_report *report, size_t streams_max)
 {
     const struct activity_log *log = report->log;
-    json_t *object =
-        json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:b}", "format", "leat-trace-report-1", "file",
-                  text_json(report->path), "source", log->source, "span_ns", number(log->span_ns), "activities",
-                  number(log->count), "lost", number(log->lost), "truncated", log->truncated);
+    json_t *object = json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:b}", "format", "leat-trace-report-1", "file",
+                               text_json(report->path), "source", log->source, "calls", calls_json(log), "span_ns",
+                               number(log->span_ns), "activities", number(log->count), "lost", number(log->lost),
+                               "truncated", log->truncated);
 
     if (object && add_share(object, &report->breakdown->all, true) && add_devices(report, streams_max, object) &&
         add_pools(log, object) && add_advice(report, object))

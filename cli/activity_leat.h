@@ -21,7 +21,8 @@ struct activity_leat {
     bool ended;
 };
 
-/* Take a string, and a record of threads, devices, lanes, pools or the state. Return false with the error set. */
+/* Take a string, and a record of threads, devices, lanes, pools, costs, the source of calls or the state. Return
+ * false with the error set. */
 bool activity_leat_string(struct activity_leat *leat, uint32_t id, const char *text);
 bool activity_leat_define(struct activity_leat *leat, const struct leati_trace_chunk *chunk, const void *record);
 

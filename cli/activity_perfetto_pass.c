@@ -236,6 +236,17 @@ static struct item *pending_of(const struct pass *pass, uint64_t id)
     return &pass->pending[(id + (id >> 40) * 40503) & (PENDING - 1)];
 }
 
+/* Parts of a foreign operation may be anywhere in the file, and those of leat's operations must be left out. */
+static bool refuse_foreign(void *context, const struct leati_trace_chunk *chunk)
+{
+    struct pass *pass = context;
+
+    return !leati_trace_is_foreign(chunk) ||
+           activity_input_fail(pass->leat.input,
+                               "it has calls and work by CUPTI (leat run --trace), which --one-pass cannot join; "
+                               "write the timeline without --one-pass");
+}
+
 static bool take_op(struct pass *pass, const struct leati_trace_chunk *chunk, uint32_t index, const void *record)
 {
     struct activity a = activity_leat_op(&pass->leat, chunk, record);
@@ -371,7 +382,7 @@ static bool make_tables(struct pass *pass)
 bool activity_perfetto_pass(const char *path, FILE *file, uint64_t *missed, char error[ACTIVITY_ERROR_MAX])
 {
     static const struct activity_chunk_calls calls = {
-        .start = take_start, .string = take_string, .record = take_record};
+        .start = take_start, .string = take_string, .ops = refuse_foreign, .record = take_record};
     struct activity_input input;
     struct pass pass = {.leat = {.input = &input, .log = activity_log_create()}, .file = file};
     bool fine = activity_input_open(&input, path, error);

@@ -2,7 +2,9 @@
  * activity_read_leat.c - reads the traces that LEAT_TRACE and leat_trace_start() write. trace_file.h has the
  * format.
  */
+#include "activity_join.h"
 #include "activity_leat.h"
+#include "activity_names.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +23,8 @@ struct reader {
     struct activity_leat leat;
     struct block *blocks;
     size_t block_count, block_room;
-    bool sorted; /* blocks */
+    bool sorted;                           /* blocks */
+    struct activity_part_list calls, work; /* foreign operations */
 };
 
 static bool no_memory(struct activity_leat *leat)
@@ -60,8 +63,10 @@ static uint32_t get_id(const struct activity_ids *ids, uint32_t id)
 
 bool activity_leat_string(struct activity_leat *leat, uint32_t id, const char *text)
 {
-    uint32_t name = activity_log_name(leat->log, text);
+    char *decoded = activity_name_decode(text);
+    uint32_t name = activity_log_name(leat->log, decoded ? decoded : text);
 
+    free(decoded);
     return name == ACTIVITY_NONE ? no_memory(leat) : set_id(leat, &leat->strings, id, name, "string");
 }
 
@@ -227,8 +232,8 @@ struct activity activity_leat_op(const struct activity_leat *leat, const struct 
     a.to_memory = (uint8_t)memory_of(leati_trace_op_destination(&op));
     if (op.kind == LEATI_TRACE_PIN || op.kind == LEATI_TRACE_UNPIN)
         a.to_memory = ACTIVITY_MEMORY_PINNED;
-    if (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC || a.kind == ACTIVITY_FREE ||
-        a.kind == ACTIVITY_STREAM_WAIT)
+    if (!leati_trace_is_foreign(chunk) && (a.kind == ACTIVITY_COPY || a.kind == ACTIVITY_ALLOC ||
+                                           a.kind == ACTIVITY_FREE || a.kind == ACTIVITY_STREAM_WAIT))
         a.address = op.value;
     return a;
 }
@@ -255,6 +260,18 @@ static bool read_cost(struct activity_leat *leat, const void *record)
     return true;
 }
 
+static bool read_source(struct activity_leat *leat, const void *record)
+{
+    struct leati_trace_source source;
+
+    memcpy(&source, record, sizeof source);
+    leat->log->calls_by = source.by == LEATI_TRACE_BY_CUPTI    ? ACTIVITY_CALLS_BY_CUPTI
+                          : source.by == LEATI_TRACE_BY_EVENTS ? ACTIVITY_CALLS_BY_EVENTS
+                                                               : ACTIVITY_CALLS_NONE;
+    leat->log->calls_detail = get_id(&leat->strings, source.detail);
+    return true;
+}
+
 bool activity_leat_define(struct activity_leat *leat, const struct leati_trace_chunk *chunk, const void *record)
 {
     switch (chunk->type) {
@@ -266,6 +283,8 @@ bool activity_leat_define(struct activity_leat *leat, const struct leati_trace_c
         return read_lane(leat, record);
     case LEATI_TRACE_CHUNK_POOLS:
         return read_pool(leat, record);
+    case LEATI_TRACE_CHUNK_SOURCE:
+        return read_source(leat, record);
     case LEATI_TRACE_CHUNK_COSTS:
         return read_cost(leat, record);
     default:
@@ -288,6 +307,8 @@ static bool add_block(void *context, const struct leati_trace_chunk *chunk)
 {
     struct reader *reader = context;
 
+    if (leati_trace_is_foreign(chunk))
+        return true;
     if (reader->block_count == reader->block_room) {
         size_t room = reader->block_room ? reader->block_room * 2 : 64;
         struct block *blocks = realloc(reader->blocks, room * sizeof *blocks);
@@ -358,6 +379,18 @@ static bool read_string(void *context, uint32_t id, const char *text)
     return activity_leat_string(&reader->leat, id, text);
 }
 
+/* Keeps a call, or work, that another recorder has told of. */
+static bool add_foreign(struct reader *reader, const struct activity *activity, const void *record)
+{
+    struct activity_part part = {.activity = *activity};
+    struct leati_trace_op op;
+
+    memcpy(&op, record, sizeof op);
+    part.correlation = op.value;
+    return activity_part_add(reader->leat.input,
+                             activity->flags & ACTIVITY_FLAG_HOST ? &reader->calls : &reader->work, &part);
+}
+
 static bool read_record(void *context, const struct leati_trace_chunk *chunk, uint32_t index, const void *record)
 {
     struct reader *reader = context;
@@ -368,6 +401,8 @@ static bool read_record(void *context, const struct leati_trace_chunk *chunk, ui
     switch (chunk->type) {
     case LEATI_TRACE_CHUNK_OPS:
         a = activity_leat_op(&reader->leat, chunk, record);
+        if (leati_trace_is_foreign(chunk))
+            return add_foreign(reader, &a, record);
         return activity_log_add(reader->leat.log, &a) || no_memory(&reader->leat);
     case LEATI_TRACE_CHUNK_TIMES:
         return read_times(reader, record);
@@ -453,6 +488,76 @@ static bool find_waits(struct reader *reader)
     return fine;
 }
 
+/* ---- foreign operations ---- */
+
+/* The time of an operation of leat's on its thread. */
+struct inside {
+    uint64_t begin_ns, end_ns;
+    uint32_t thread;
+};
+
+static int compare_insides(const void *a, const void *b)
+{
+    const struct inside *one = a, *other = b;
+
+    if (one->thread != other->thread)
+        return one->thread < other->thread ? -1 : 1;
+    return one->begin_ns == other->begin_ns ? 0 : one->begin_ns < other->begin_ns ? -1 : 1;
+}
+
+/* Returns the number of operations that are sorted before a moment of a thread, or begin at it. */
+static size_t count_before(const struct inside *list, size_t count, uint32_t thread, uint64_t ns)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (list[middle].thread < thread || (list[middle].thread == thread && list[middle].begin_ns <= ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Finds the calls that a thread made while it was in one of leat's operations, which are sorted, and the calls of
+ * CUDA's runtime that leat served: their work is that of the operations within them. */
+static void find_served(struct activity_part_list *calls, const struct inside *list, size_t count)
+{
+    for (size_t i = 0; i < calls->count; i++) {
+        struct activity_part *call = &calls->list[i];
+        const struct activity *a = &call->activity;
+        size_t next = count_before(list, count, a->thread, a->host_begin_ns);
+
+        call->dropped = next > 0 && list[next - 1].thread == a->thread && a->host_end_ns <= list[next - 1].end_ns;
+        call->hollow = next < count && list[next].thread == a->thread && list[next].end_ns <= a->host_end_ns;
+    }
+}
+
+/* Adds the foreign operations to the log, without those that are parts of leat's own. */
+static bool add_foreign_ops(struct reader *reader)
+{
+    struct activity_log *log = reader->leat.log;
+    struct inside *list = reader->calls.count ? calloc(log->count + 1, sizeof *list) : NULL;
+    size_t count = 0, i;
+
+    if (reader->calls.count && !list)
+        return no_memory(&reader->leat);
+    for (i = 0; i < log->count && list; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind != ACTIVITY_RANGE && (a->flags & ACTIVITY_FLAG_HOST) && a->thread != ACTIVITY_NONE)
+            list[count++] = (struct inside){a->host_begin_ns, a->host_end_ns, a->thread};
+    }
+    if (list) {
+        qsort(list, count, sizeof *list, compare_insides);
+        find_served(&reader->calls, list, count);
+    }
+    free(list);
+    return activity_join(reader->leat.input, log, &reader->calls, &reader->work);
+}
+
 bool activity_read_leat(struct activity_input *input, struct activity_log *log)
 {
     static const struct activity_chunk_calls calls = {
@@ -461,9 +566,12 @@ bool activity_read_leat(struct activity_input *input, struct activity_log *log)
     bool fine;
 
     log->source = "leat";
-    fine = activity_chunks_read(input, &calls, &reader) && find_waits(&reader);
+    log->calls_detail = ACTIVITY_NONE;
+    fine = activity_chunks_read(input, &calls, &reader) && find_waits(&reader) && add_foreign_ops(&reader);
     log->truncated = !reader.leat.ended;
     activity_leat_clear(&reader.leat);
     free(reader.blocks);
+    free(reader.calls.list);
+    free(reader.work.list);
     return fine;
 }

@@ -24,7 +24,8 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--] PROGRAM [ARGUMENT]...\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--trace FILE [--cupti LIBRARY]]\n"
+    "                [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
     "the order and the waits of the driver's calls; everything else goes to the driver. Afterwards a table on\n"
@@ -39,6 +40,12 @@ const char cli_run_help[] =
     "  --least BYTES  leat makes copies from this size on, such as 4M, also while processors are busy; without it from\n"
     "                 16 MiB on\n"
     "  --pinned       leat allocates pinned memory from 8 MiB on; children of fork() get a copy of it\n"
+    "  --pool         leat keeps device memory that the program frees: cuMemAllocAsync gets blocks of a pool of leat's,\n"
+    "                 and cuMemAlloc gets freed allocations of the same size again\n"
+    "  --trace FILE   records where the time goes, for leat trace FILE: the copies and kernels of the program and of its\n"
+    "                 libraries by NVIDIA's CUPTI, or what leat sees by events; ranges of NVTX. Processes after the\n"
+    "                 first write to FILE.PID; %p in FILE is the process ID\n"
+    "  --cupti FILE   the libcupti.so for --trace, if leat does not find it; none: events\n"
     "  --device cpu:N runs the program on this CPU device instead of a GPU; there is no table\n"
     "  --help         this text\n\n"
     "Exit status: that of PROGRAM; 128 + N if signal N ended it; 127 if there is no such program, 126 if it cannot\n"
@@ -50,8 +57,11 @@ struct run_options {
     const char *report;
     uint64_t least_bytes; /* of the shortest copy that leat makes; 0: the default */
     const char *device;   /* a CPU device instead of a GPU; NULL: none */
+    const char *trace;    /* the file of a trace; NULL: none */
+    const char *cupti;    /* the file of CUPTI, or "none"; NULL: leat looks for it */
     bool observe;
     bool pinned; /* leat allocates pinned memory */
+    bool pool;   /* leat allocates device memory */
     char **program;
 };
 
@@ -107,6 +117,36 @@ static bool set_preload(const char *library)
     return set_list("LD_PRELOAD", before, library);
 }
 
+/* Sets a variable, or removes it. */
+static bool set_or_remove(const char *variable, const char *value)
+{
+    return (value ? setenv(variable, value, 1) : unsetenv(variable)) == 0;
+}
+
+/* NVTX calls the library of this variable. If the user has set it, that tool keeps its ranges. */
+#define NVTX_VARIABLE "NVTX_INJECTION64_PATH"
+
+static bool set_trace(const struct run_options *options, const char *library)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    bool as_given;
+    int length;
+
+    if (!options->trace)
+        return set_or_remove(RUN_TRACE_VARIABLE, NULL) && set_or_remove(RUN_CUPTI_VARIABLE, NULL);
+    /* The program may change its folder. */
+    as_given = options->trace[0] == '/' || !getcwd(folder, sizeof folder);
+    length = snprintf(path, sizeof path, "%s%s%s", as_given ? "" : folder, as_given ? "" : "/", options->trace);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        cli_complain("run: --trace %s: the name is too long", options->trace);
+        return false;
+    }
+    if (getenv(NVTX_VARIABLE))
+        cli_complain("run: " NVTX_VARIABLE " is set, so the trace has no ranges of NVTX");
+    return setenv(RUN_TRACE_VARIABLE, path, 1) == 0 && set_or_remove(RUN_CUPTI_VARIABLE, options->cupti) &&
+           setenv(NVTX_VARIABLE, library, 0) == 0;
+}
+
 static bool set_environment(const struct run_options *options, const char *table_path)
 {
     char library[PATH_MAX], least[24];
@@ -118,9 +158,10 @@ static bool set_environment(const struct run_options *options, const char *table
                      library);
         return false;
     }
-    return set_preload(library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
+    return set_preload(library) && set_trace(options, library) && setenv(RUN_TABLE_VARIABLE, table_path, 1) == 0 &&
            (options->least_bytes ? setenv(RUN_LEAST_VARIABLE, least, 1) : unsetenv(RUN_LEAST_VARIABLE)) == 0 &&
            setenv(RUN_PINNED_VARIABLE, options->pinned ? "1" : "0", 1) == 0 &&
+           setenv(RUN_POOL_VARIABLE, options->pool ? "1" : "0", 1) == 0 &&
            (options->observe ? setenv(RUN_MODE_VARIABLE, RUN_MODE_LOG, 1) : unsetenv(RUN_MODE_VARIABLE)) == 0;
 }
 
@@ -282,16 +323,28 @@ static int run(const struct run_options *options)
     return status;
 }
 
+static bool check_trace(const struct run_options *options)
+{
+    if (options->trace && !options->trace[0])
+        cli_complain("run: --trace needs the name of a file");
+    else if (options->cupti && !options->trace)
+        cli_complain("run: --cupti %s is for --trace, which is missing", options->cupti);
+    else if (options->trace && getenv("LEAT_TRACE"))
+        cli_complain("run: LEAT_TRACE is set and --trace is given, and leat records one trace in a process; unset "
+                     "LEAT_TRACE");
+    else
+        return true;
+    return false;
+}
+
 int cli_run(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"report", required_argument, NULL, 'r'},
-        {"device", required_argument, NULL, 'd'},
-        {"least", required_argument, NULL, 'm'},
-        {"log", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {"pinned", no_argument, NULL, 'p'},
-        {NULL, 0, NULL, 0},
+        {"report", required_argument, NULL, 'r'}, {"device", required_argument, NULL, 'd'},
+        {"least", required_argument, NULL, 'm'},  {"log", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},         {"pinned", no_argument, NULL, 'p'},
+        {"pool", no_argument, NULL, 'o'},         {"trace", required_argument, NULL, 't'},
+        {"cupti", required_argument, NULL, 'c'},  {NULL, 0, NULL, 0},
     };
     struct run_options wanted = {0};
     const char *end;
@@ -318,6 +371,15 @@ int cli_run(int argc, char **argv)
         case 'p':
             wanted.pinned = true;
             break;
+        case 'o':
+            wanted.pool = true;
+            break;
+        case 't':
+            wanted.trace = optarg;
+            break;
+        case 'c':
+            wanted.cupti = optarg;
+            break;
         case 'h':
             fputs(cli_run_help, stdout);
             return CLI_OK;
@@ -330,6 +392,8 @@ int cli_run(int argc, char **argv)
         return CLI_USAGE;
     }
     wanted.program = argv + optind;
+    if (!check_trace(&wanted))
+        return CLI_USAGE;
     if (!wanted.device)
         return run(&wanted);
     if (strncmp(wanted.device, "cpu:", 4) != 0) {
@@ -339,10 +403,10 @@ int cli_run(int argc, char **argv)
             wanted.device);
         return CLI_USAGE;
     }
-    if (wanted.report || wanted.observe || wanted.least_bytes || wanted.pinned) {
+    if (wanted.report || wanted.observe || wanted.least_bytes || wanted.pinned || wanted.pool || wanted.trace) {
         cli_complain(
             "run: --device has no table and copies nothing through leat's threads; leave out --report, --log, "
-            "--least and --pinned");
+            "--least, --pinned, --pool and --trace");
         return CLI_USAGE;
     }
     return run_on_cpu(&wanted);

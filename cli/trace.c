@@ -15,18 +15,19 @@ const char cli_trace_help[] =
     "Shows where the time of a recorded run went: idle, copy only, compute only, and copy under compute, by device\n"
     "and stream; why the devices were idle; and what to change, with the time that each change would save. With two\n"
     "files it compares the two runs.\n\n"
-    "FILE is what LEAT_TRACE=FILE wrote, a trace of PyTorch's profiler (JSON, also compressed by gzip), or an SQLite\n"
-    "export of Nsight Systems (nsys); - is standard input. docs/trace.md defines all figures.\n\n"
+    "FILE is what LEAT_TRACE=FILE or leat run wrote, a trace of PyTorch's profiler (JSON, also compressed by gzip),\n"
+    "or an SQLite export of Nsight Systems (nsys); - is standard input. docs/trace.md defines all figures.\n\n"
     "Options:\n"
     "  --json           prints the figures as JSON\n"
     "  --html OUT       writes a page for a browser, with a timeline to zoom; it needs no network\n"
     "  --perfetto OUT   writes the timeline for ui.perfetto.dev\n"
     "  --one-pass       with --perfetto: writes while it reads, with little memory, for very long traces of leat\n"
+    "  --range NAME     shows only the time from the first beginning of this range to its last end\n"
     "  --rate GB/S      the rate of the link, for forecasts, if the trace has no large copy that tells it\n"
     "  --help           this text\n";
 
 struct options {
-    const char *files[2], *html, *perfetto;
+    const char *files[2], *html, *perfetto, *range;
     double rate_gb_s;
     bool json, one_pass;
 };
@@ -50,18 +51,20 @@ static int parse_files(int argc, char **argv, struct options *options)
         cli_complain("trace: --one-pass goes with --perfetto, and with no other output");
         return CLI_USAGE;
     }
+    if (options->one_pass && options->range) {
+        cli_complain("trace: --one-pass writes the whole run, and takes no --range");
+        return CLI_USAGE;
+    }
     return cli_no_operands(argc, argv) == CLI_OK ? PARSE_GO_ON : CLI_USAGE;
 }
 
 static int parse(int argc, char **argv, struct options *options)
 {
-    static const struct option names[] = {{"json", no_argument, NULL, 'j'},
-                                          {"html", required_argument, NULL, 'w'},
-                                          {"one-pass", no_argument, NULL, '1'},
-                                          {"perfetto", required_argument, NULL, 'p'},
-                                          {"rate", required_argument, NULL, 'r'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"json", no_argument, NULL, 'j'},       {"html", required_argument, NULL, 'w'},
+        {"one-pass", no_argument, NULL, '1'},   {"perfetto", required_argument, NULL, 'p'},
+        {"rate", required_argument, NULL, 'r'}, {"range", required_argument, NULL, 'g'},
+        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
     int option;
     char *end;
 
@@ -78,6 +81,9 @@ static int parse(int argc, char **argv, struct options *options)
             break;
         case '1':
             options->one_pass = true;
+            break;
+        case 'g':
+            options->range = optarg;
             break;
         case 'r':
             options->rate_gb_s = strtod(optarg, &end);
@@ -119,6 +125,10 @@ static bool run_read(struct run *run, const char *path, const struct options *op
     run->log = activity_read(path, error);
     if (!run->log) {
         cli_complain("trace: %s", error);
+        return false;
+    }
+    if (options->range && !activity_log_cut(run->log, options->range, error)) {
+        cli_complain("trace: %s: %s", path, error);
         return false;
     }
     run->breakdown = activity_breakdown_make(run->log);

@@ -71,6 +71,19 @@ static enum run_outcome serve(const struct batch *batch, size_t *bytes)
     return dropin_serve(&copy);
 }
 
+/* Begins to record a batch that the driver makes. */
+static bool trace(const struct batch *batch, size_t bytes, const void *caller)
+{
+    struct dropin_call traced = {.kind = DROPIN_COPY,
+                                 .name = "cuMemcpyBatchAsync",
+                                 .caller = caller,
+                                 .in_stream = true,
+                                 .stream = batch->stream,
+                                 .bytes = bytes};
+
+    return atomic_load_explicit(&dropin_by_events, memory_order_relaxed) && dropin_call_begin(&traced);
+}
+
 /* Defines the replacement of a function, whose parameters are those of struct batch and the
  * place for the number of a failed copy. default_stream: the handle that stands for NULL. */
 #define REPLACE(symbol, parameters, arguments, default_stream)                                                    \
@@ -84,6 +97,7 @@ static enum run_outcome serve(const struct batch *batch, size_t *bytes)
         cu_result(*typed_) parameters, code_ = CU_SUCCESS;                                                        \
         enum run_outcome outcome_;                                                                                \
         size_t bytes_ = 0;                                                                                        \
+        bool traced_;                                                                                             \
                                                                                                                   \
         if (!real_)                                                                                               \
             return CU_NOT_FOUND;                                                                                  \
@@ -91,8 +105,12 @@ static enum run_outcome serve(const struct batch *batch, size_t *bytes)
         if (dropin_inside)                                                                                        \
             return typed_ arguments;                                                                              \
         outcome_ = serve(&batch_, &bytes_);                                                                       \
-        if (outcome_ != RUN_OUTCOME_LEAT)                                                                         \
+        if (outcome_ != RUN_OUTCOME_LEAT) {                                                                       \
+            traced_ = trace(&batch_, bytes_, __builtin_return_address(0));                                        \
             code_ = typed_ arguments;                                                                             \
+            if (traced_)                                                                                          \
+                dropin_call_end(code_);                                                                           \
+        }                                                                                                         \
         dropin_count(RUN_CALL_BATCH_ASYNC, outcome_, bytes_, dropin_clock_ns() - begun_ns_);                      \
         return code_;                                                                                             \
     }

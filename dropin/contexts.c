@@ -26,6 +26,8 @@ cu_result cuInit(unsigned flags)
     if (!dropin_inside)
         dropin_count_begin();
     CALL_REAL(cuInit, (unsigned), flags);
+    if (code == CU_SUCCESS && !dropin_inside)
+        dropin_trace_begin();
     return code;
 }
 

@@ -54,6 +54,28 @@ static cu_result end(const struct call *call, cu_result code)
     return code;
 }
 
+const char *const dropin_call_names[RUN_CALLS] = {
+#define CALL_NAME(id, name) name,
+    RUN_CALL_LIST(CALL_NAME)
+#undef CALL_NAME
+};
+
+/* Begins to record a call that the driver makes. */
+static bool trace(const struct call *call, const struct dropin_copy *copy, const void *caller)
+{
+    struct dropin_call traced = {.kind = DROPIN_COPY,
+                                 .name = dropin_call_names[call->kind],
+                                 .caller = caller,
+                                 .in_stream = true,
+                                 .waits = copy->sync,
+                                 .stream = copy->stream,
+                                 .bytes = call->bytes,
+                                 .dst = copy->dst,
+                                 .src = copy->src};
+
+    return dropin_call_begin(&traced);
+}
+
 /* Defines the replacement of a function. description: fills copy_, and is false if leat cannot make such a copy.
  * Calls of leat's own are passed on uncounted. */
 #define REPLACE(symbol, kind, parameters, arguments, description)                                                 \
@@ -63,6 +85,7 @@ static cu_result end(const struct call *call, cu_result code)
         cu_result(*typed_) parameters;                                                                            \
         struct dropin_copy copy_ = {.rows = 1};                                                                   \
         struct call call_;                                                                                        \
+        cu_result code_;                                                                                          \
                                                                                                                   \
         if (!real_)                                                                                               \
             return CU_NOT_FOUND;                                                                                  \
@@ -71,7 +94,12 @@ static cu_result end(const struct call *call, cu_result code)
             return typed_ arguments;                                                                              \
         if (begin(&call_, RUN_CALL_##kind, &copy_, description))                                                  \
             return end(&call_, CU_SUCCESS);                                                                       \
-        return end(&call_, typed_ arguments);                                                                     \
+        if (!atomic_load_explicit(&dropin_by_events, memory_order_relaxed) ||                                     \
+            !trace(&call_, &copy_, __builtin_return_address(0)))                                                  \
+            return end(&call_, typed_ arguments);                                                                 \
+        code_ = typed_ arguments;                                                                                 \
+        dropin_call_end(code_);                                                                                   \
+        return end(&call_, code_);                                                                                \
     }
 
 enum direction { IN, OUT, EITHER };

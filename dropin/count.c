@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,9 +28,10 @@ static void begin_child(void)
     atomic_store_explicit(&mine, NULL, memory_order_relaxed);
 }
 
+static struct run_table *table; /* guarded by begin_lock until mine is set; children of fork() keep it */
+
 static struct run_table *map_table(void)
 {
-    static struct run_table *table; /* guarded by begin_lock; children of fork() keep it */
     const char *path = secure_getenv(RUN_TABLE_VARIABLE);
     void *memory = MAP_FAILED;
     int fd;
@@ -55,7 +57,6 @@ static struct run_process *begin(void)
 {
     static bool told_fork; /* guarded by begin_lock */
     struct run_process *slot;
-    struct run_table *table;
     int error = errno;
     unsigned index;
 
@@ -63,8 +64,7 @@ static struct run_process *begin(void)
     slot = atomic_load_explicit(&mine, memory_order_relaxed);
     if (!slot) {
         slot = &unread;
-        table = map_table();
-        if (table) {
+        if (map_table()) {
             index = atomic_fetch_add_explicit(&table->processes, 1, memory_order_relaxed);
             slot = &table->slots[index < RUN_PROCESSES ? index : RUN_PROCESSES - 1];
             atomic_store_explicit(&slot->pid, (int)getpid(), memory_order_relaxed);
@@ -115,6 +115,24 @@ void dropin_count_message(const char *message)
     atomic_store_explicit(&slot->message_state, 2, memory_order_release);
 }
 
+unsigned dropin_count_traced(void)
+{
+    (void)counters();
+    return table ? atomic_fetch_add_explicit(&table->traces, 1, memory_order_relaxed) : 0;
+}
+
+void dropin_count_trace(const char *path, const char *how)
+{
+    struct run_process *slot = counters();
+    int none = 0;
+
+    if (!atomic_compare_exchange_strong_explicit(&slot->traced_state, &none, 1, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return;
+    snprintf(slot->traced, sizeof slot->traced, "%.250s: %s", path, how);
+    atomic_store_explicit(&slot->traced_state, 2, memory_order_release);
+}
+
 bool dropin_only_observes(void)
 {
     /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
@@ -130,11 +148,41 @@ bool dropin_only_observes(void)
     return value == 2;
 }
 
+bool dropin_wants_trace(void)
+{
+    /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
+    static atomic_int known;
+    int value = atomic_load_explicit(&known, memory_order_relaxed);
+    const char *path;
+
+    if (!value) {
+        path = secure_getenv(RUN_TRACE_VARIABLE);
+        value = path && path[0] ? 2 : 1;
+        atomic_store_explicit(&known, value, memory_order_relaxed);
+    }
+    return value == 2;
+}
+
 bool dropin_serves_pinned(void)
 {
     const char *text = secure_getenv(RUN_PINNED_VARIABLE);
 
     return text && text[0] == '1';
+}
+
+bool dropin_serves_pool(void)
+{
+    /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
+    static atomic_int known;
+    int value = atomic_load_explicit(&known, memory_order_relaxed);
+    const char *text;
+
+    if (!value) {
+        text = secure_getenv(RUN_POOL_VARIABLE);
+        value = text && text[0] == '1' ? 2 : 1;
+        atomic_store_explicit(&known, value, memory_order_relaxed);
+    }
+    return value == 2;
 }
 
 uint64_t dropin_least_bytes(void)

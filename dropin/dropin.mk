@@ -1,21 +1,21 @@
 # dropin.mk - builds what "leat run" preloads: libleat-run, which replaces functions of the CUDA driver, and
-# libleat-run-engine, which contains leat and is loaded at the first copy that leat makes. The Makefile includes this
-# file.
+# libleat-run-engine, which contains leat and is loaded at the first copy or allocation that leat makes. The Makefile
+# includes this file.
 #
 # Both are loaded into programs that may use leat, too, so they export only what their .map files list. libleat-run is
 # also loaded into programs without any sanitizer, so it is built without.
 
 run_so := $(BUILD)/libleat-run.so
 run_engine := $(BUILD)/libleat-run-engine.so
-run_obj := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out dropin/engine.c,$(sort $(wildcard dropin/*.c))))
-run_engine_obj := $(BUILD)/obj/dropin/engine.o
+run_obj := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out dropin/engine%.c,$(sort $(wildcard dropin/*.c))))
+run_engine_obj := $(patsubst %.c,$(BUILD)/obj/%.o,$(sort $(wildcard dropin/engine*.c)))
 
 RUN_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CPPFLAGS)
 $(run_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(RUN_CFLAGS) $(filter-out -fsanitize%,$(CFLAGS)) -MMD -MP -c $< -o $@
-$(run_engine_obj): dropin/engine.c $(BUILD)/flags
+$(run_engine_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) -Iinclude -Isrc -MMD -MP -c $< -o $@
@@ -64,11 +64,11 @@ $(run_test_bin)/recorded/libcuda.so.1: tests/dropin/client_lookups.txt tests/dro
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared \
 	    -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 $(@D)/driver.c -o $@
 
-run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups client_static)
-$(run_test_bin)/client $(run_test_bin)/lookups: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
+run_test_clients := $(addprefix $(run_test_bin)/,client client_linked lookups memory client_static)
+$(run_test_bin)/client $(run_test_bin)/lookups $(run_test_bin)/memory: $(run_test_bin)/%: tests/dropin/%.c tests/dropin/client.h $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) $(filter %.c %.so,$(filter-out %.h,$^)) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ -ldl
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $(filter %.c %.so,$(filter-out %.h,$^)) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ -ldl -pthread
 $(run_test_bin)/lookups: $(run_test_bin)/libnext.so
 $(run_test_bin)/libnext.so: tests/dropin/next.c $(BUILD)/flags
 	$(say) CC $<
@@ -82,12 +82,23 @@ $(run_test_bin)/client_static: tests/dropin/static.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS) $(LDFLAGS)) -static $< -o $@
+# A program that is recorded, and CUPTI for it: made by hand, and one that lacks a function.
+$(run_test_bin)/traced: tests/dropin/traced.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $< $(LDFLAGS) -o $@ -ldl
+run_test_cupti := $(run_test_bin)/cupti/libcupti.so.13 $(run_test_bin)/cupti-old/libcupti.so.13
+$(run_test_cupti): tests/dropin/made_cupti.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -shared -Wl,-Bsymbolic \
+	    $(if $(findstring old,$(@D)),-DMADE_CUPTI_OLD) -Wl,-soname,libcupti.so.13 $< -o $@
 run_test_recorder := $(run_test_bin)/record_lookups.so
 $(run_test_recorder): tests/dropin/record_lookups.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) $(filter-out -fsanitize%,$(LDFLAGS)) -fvisibility=default -shared $< -o $@
-run_tests := $(run_test_clients) $(run_test_drivers) $(run_test_recorder) $(run_so) $(run_engine)
+run_tests := $(run_test_clients) $(run_test_drivers) $(run_test_recorder) $(run_test_bin)/traced $(run_test_cupti) $(run_so) $(run_engine)
 
 # Times of a program's copies, alone and under leat run: median and longest in microseconds, and the ratio of the medians.
 $(BUILD)/bench/run_rates: bench/run_rates.c $(BUILD)/flags

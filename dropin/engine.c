@@ -1,9 +1,13 @@
 /*
  * engine.c - makes copies by leat in a program's own streams. This file and leat are libleat-run-engine.
  */
-#include "engine.h"
+#include "engine_pool.h"
+
+#include "engine_cupti.h"
+#include "engine_trace.h"
 
 #include "base/fresh_pages.h"
+#include "core/core.h"
 
 #include <leat/leat.h>
 #include <pthread.h>
@@ -11,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DEVICES_MOST 64
 
 /* A device of leat's for the primary context of a device of the driver's. */
 struct slot {
@@ -23,9 +25,11 @@ struct slot {
     leat_device *device; /* NULL: not open */
     void *context;
     bool prepared; /* the staging memory exists, or cannot be made */
+    bool refused;  /* the device could not be opened for a call that is only recorded, which is not tried again */
 };
 
-static struct slot slots[DEVICES_MOST] = {[0 ... DEVICES_MOST - 1] = {.gate = PTHREAD_RWLOCK_INITIALIZER}};
+static struct slot slots[ENGINE_DEVICES_MOST] = {
+    [0 ... ENGINE_DEVICES_MOST - 1] = {.gate = PTHREAD_RWLOCK_INITIALIZER}};
 
 static enum engine_result fail(enum engine_result result, char *message, size_t message_bytes)
 {
@@ -50,6 +54,20 @@ static enum engine_result open_device(int number, char *message, size_t message_
     if (leat_device_native(slot->device, &slot->context) != LEAT_OK)
         slot->context = NULL; /* no copy will match */
     return ENGINE_DONE;
+}
+
+enum engine_result engine_open(int device, leat_device **opened, void **context, char *message,
+                               size_t message_bytes)
+{
+    struct slot *slot = &slots[device];
+    enum engine_result result;
+
+    pthread_rwlock_wrlock(&slot->gate);
+    result = open_device(device, message, message_bytes);
+    *opened = slot->device;
+    *context = slot->context;
+    pthread_rwlock_unlock(&slot->gate);
+    return result;
 }
 
 /* Waits for work of the program that the driver's synchronous calls wait for: the stream's own, and, for a default
@@ -149,6 +167,8 @@ static enum engine_result copy_on(struct slot *slot, const struct engine_copy *c
     /* A wrapping for each copy, so that none outlives the program's stream. */
     if (leat_stream_wrap(slot->device, copy->stream, &stream) != LEAT_OK)
         return fail(ENGINE_FAILED, message, message_bytes);
+    /* In a trace the wrapping is the program's stream. */
+    stream->traced.serial = engine_trace_stream(copy->device, copy->context, copy->stream, stream->traced.serial);
     status = copy_in_stream(slot->device, stream, copy);
     if (status != LEAT_OK)
         (void)fail(ENGINE_FAILED, message, message_bytes);
@@ -175,13 +195,42 @@ static enum engine_result copy(const struct engine_copy *copy, char *message, si
     return result;
 }
 
+struct leat_device *engine_enter(int number, void *context)
+{
+    struct slot *slot = &slots[number];
+    char message[200];
+
+    if (number < 0 || number >= ENGINE_DEVICES_MOST)
+        return NULL;
+    pthread_rwlock_rdlock(&slot->gate);
+    if (!slot->device && !slot->refused) {
+        pthread_rwlock_unlock(&slot->gate);
+        pthread_rwlock_wrlock(&slot->gate);
+        slot->refused = open_device(number, message, sizeof message) != ENGINE_DONE;
+        pthread_rwlock_unlock(&slot->gate);
+        pthread_rwlock_rdlock(&slot->gate);
+    }
+    if (slot->device && slot->context == context)
+        return slot->device;
+    pthread_rwlock_unlock(&slot->gate);
+    return NULL;
+}
+
+void engine_leave(int number)
+{
+    pthread_rwlock_unlock(&slots[number].gate);
+}
+
 static void close_slot(int device)
 {
     struct slot *slot = &slots[device];
 
     pthread_rwlock_wrlock(&slot->gate);
-    if (slot->device)
+    engine_pool_close(device);
+    if (slot->device) {
+        engine_trace_closes(device);
         (void)leat_device_close(slot->device);
+    }
     slot->device = NULL;
     pthread_rwlock_unlock(&slot->gate);
 }
@@ -202,4 +251,22 @@ static void *map_pages(size_t bytes, char *message, size_t message_bytes)
 }
 
 __attribute__((visibility("default"))) extern const struct engine leat_run_engine;
-const struct engine leat_run_engine = {ENGINE_VERSION, copy, close_slot, map_pages, leati_fresh_unmap};
+const struct engine leat_run_engine = {.version = ENGINE_VERSION,
+                                       .copy = copy,
+                                       .close = close_slot,
+                                       .map = map_pages,
+                                       .unmap = leati_fresh_unmap,
+                                       .pool_alloc = engine_pool_alloc,
+                                       .pool_free = engine_pool_free,
+                                       .pool_free_now = engine_pool_free_now,
+                                       .pool_knows = engine_pool_knows,
+                                       .pool_leave_stream = engine_pool_leave_stream,
+                                       .pool_find = engine_pool_find,
+                                       .pool_trim = engine_pool_trim,
+                                       .pool_figures = engine_pool_figures,
+                                       .trace = engine_trace,
+                                       .call_begin = engine_call_begin,
+                                       .call_end = engine_call_end,
+                                       .range_push = leat_trace_range_push,
+                                       .range_pop = leat_trace_range_pop,
+                                       .mark = leat_trace_mark};

@@ -99,6 +99,25 @@ static void find(struct found *found, void *library, const char *symbol, void *f
         found->driver.complete = false;
 }
 
+/* The functions that only --pool needs. A driver without them serves copies. */
+static void find_pool(struct found *found, void *library)
+{
+    bool complete = found->driver.complete;
+
+    found->driver.complete = true;
+    find(found, library, "cuCtxPushCurrent_v2", &found->driver.context_push);
+    find(found, library, "cuCtxPopCurrent_v2", &found->driver.context_pop);
+    find(found, library, "cuCtxSynchronize", &found->driver.context_synchronize);
+    find(found, library, "cuStreamSynchronize", &found->driver.stream_synchronize);
+    find(found, library, "cuDeviceGetCount", &found->driver.device_count);
+    find(found, library, "cuDeviceTotalMem_v2", &found->driver.device_total);
+    find(found, library, "cuDeviceGetMemPool", &found->driver.device_pool);
+    find(found, library, "cuDeviceGetDefaultMemPool", &found->driver.device_default_pool);
+    found->driver.pool_complete = found->driver.complete;
+    find(found, library, "cuStreamGetGreenCtx", &found->driver.stream_green);
+    found->driver.complete = complete;
+}
+
 static void find_all(struct found *found, void *library)
 {
     for (int i = 0; i < DROPIN_NAMES; i++)
@@ -111,6 +130,7 @@ static void find_all(struct found *found, void *library)
     find(found, library, "cuThreadExchangeStreamCaptureMode", &found->driver.capture_mode);
     find(found, library, "cuDevicePrimaryCtxGetState", &found->driver.primary_state);
     find(found, library, "cuMemHostGetDevicePointer_v2", &found->driver.host_device_pointer);
+    find_pool(found, library);
 }
 
 static void publish(const struct found *found)
@@ -162,6 +182,18 @@ static const struct name *find_symbol(const char *symbol)
     return NULL;
 }
 
+/* Returns true if the name is replaced in this process. */
+static bool is_wanted(const struct name *name)
+{
+    ptrdiff_t at = name - names;
+
+    if (at < DROPIN_FIRST_MEMORY)
+        return true;
+    if (at < DROPIN_FIRST_POOL)
+        return dropin_serves_pool() || dropin_wants_trace();
+    return at < DROPIN_FIRST_TRACED ? dropin_serves_pool() : dropin_wants_trace();
+}
+
 /* ---- dlsym() ---- */
 
 /* The real dlsym() finds the caller's library by its return address. So the calls below must be jumps, which leave
@@ -198,6 +230,8 @@ static bool answer(void *handle, const struct name *name, void **result)
     } else if (*result && is_ready() && *result == name->real) {
         *result = name->wrapper;
     }
+    if (*result == name->wrapper && is_ready() && name->real && !is_wanted(name))
+        *result = name->real;
     return true;
 }
 
@@ -262,7 +296,7 @@ static void *replace(const char *base, void *function, uint64_t flags)
         const struct name *name = &names[i];
         int rank = function == name->real ? 4 : function == name->asked ? 2 : 0;
 
-        if (!rank || !name->real || strcmp(name->base, base) != 0)
+        if (!rank || !name->real || strcmp(name->base, base) != 0 || !is_wanted(name))
             continue;
         rank += name->per_thread == per_thread;
         if (rank > best_rank) {

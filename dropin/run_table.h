@@ -23,8 +23,13 @@
 
 #define RUN_PINNED_VARIABLE "LEATRUN_PINNED" /* "1": leat serves pinned allocations */
 
+#define RUN_POOL_VARIABLE "LEATRUN_POOL" /* "1": leat serves allocations of device memory */
+
 /* The default for batches, whose copies the driver makes one by one. */
 #define RUN_BATCH_LEAST_BYTES ((uint64_t)4 << 20)
+
+#define RUN_TRACE_VARIABLE "LEATRUN_TRACE" /* the file of the trace; unset or empty: none */
+#define RUN_CUPTI_VARIABLE "LEATRUN_CUPTI" /* the file of CUPTI; "none": events; unset: leat looks for it */
 
 /* For tests: a file in the place of /proc/loadavg. */
 #define RUN_LOAD_VARIABLE "LEATRUN_LOADAVG"
@@ -33,7 +38,7 @@
 #define RUN_PINNED_LEAST_BYTES ((size_t)8 << 20)
 
 /* Changes with the layout of the table, so that a library of another version does not write to it. */
-#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c02)
+#define RUN_TABLE_MAGIC UINT64_C(0x3174616572746c04)
 
 /* The kinds of calls: the driver's names without the suffixes of versions and default streams. */
 #define RUN_CALL_LIST(X)                                                                                          \
@@ -49,7 +54,13 @@
     X(BATCH_ASYNC, "cuMemcpyBatchAsync")                                                                          \
     X(HOST_ALLOC, "cuMemHostAlloc")                                                                               \
     X(ALLOC_HOST, "cuMemAllocHost")                                                                               \
-    X(FREE_HOST, "cuMemFreeHost")
+    X(FREE_HOST, "cuMemFreeHost")                                                                                 \
+    X(ALLOC, "cuMemAlloc")                                                                                        \
+    X(ALLOC_PITCH, "cuMemAllocPitch")                                                                             \
+    X(ALLOC_ASYNC, "cuMemAllocAsync")                                                                             \
+    X(ALLOC_FROM_POOL, "cuMemAllocFromPoolAsync")                                                                 \
+    X(FREE, "cuMemFree")                                                                                          \
+    X(FREE_ASYNC, "cuMemFreeAsync")
 
 /* Where a call went: through leat, or to the driver, with the reason. */
 #define RUN_OUTCOME_LIST(X)                                                                                       \
@@ -73,7 +84,15 @@
     X(FAILED_ALLOC, "driver: leat could not make the allocation")                                                 \
     X(NO_PINNED, "driver: leat run was called without --pinned")                                                  \
     X(WRITE_COMBINED, "driver: write-combined memory")                                                            \
-    X(NO_CONTEXT, "driver: no context is current")
+    X(NO_CONTEXT, "driver: no context is current")                                                                \
+    X(NOT_KEPT, "driver: leat had kept no memory of this size")                                                   \
+    X(OWN_POOL, "driver: a pool of the program's own")                                                            \
+    X(SEVERAL_GPUS, "driver: there are several GPUs, and others may use the memory")                              \
+    X(FULL, "driver: leat's pool could get no more memory")                                                       \
+    X(SHARED, "driver: the memory was shared, or has attributes of its own")                                      \
+    X(DRIVERS, "driver: memory of cuMemAlloc, which the driver frees in stream order")                            \
+    X(NO_WAIT, "driver: the wait for the device has failed")                                                      \
+    X(MUCH_KEPT, "driver: leat keeps much memory already")
 
 enum run_call {
 #define RUN_CALL(id, name) RUN_CALL_##id,
@@ -82,8 +101,9 @@ enum run_call {
         RUN_CALLS
 };
 
-/* The first call in the list that is no copy. */
+/* The first call in the list that is no copy, and the first for device memory. */
 #define RUN_CALL_COPIES RUN_CALL_HOST_ALLOC
+#define RUN_CALL_DEVICE RUN_CALL_ALLOC
 
 enum run_outcome {
 #define RUN_OUTCOME(id, text) RUN_OUTCOME_##id,
@@ -99,12 +119,15 @@ struct run_count {
 };
 
 #define RUN_MESSAGE_BYTES 400
+#define RUN_TRACED_BYTES 600
 
 /* The counters of one process. */
 struct run_process {
     atomic_int pid;
     atomic_int message_state;        /* 0: no message, 1: being written, 2: written */
     char message[RUN_MESSAGE_BYTES]; /* the first reason why leat failed in this process */
+    atomic_int traced_state;         /* 0: no trace was asked for; 2: traced is written */
+    char traced[RUN_TRACED_BYTES];   /* the file of the trace, and how it is recorded */
     struct run_count counts[RUN_CALLS][RUN_OUTCOMES];
 };
 
@@ -114,6 +137,7 @@ struct run_process {
 struct run_table {
     uint64_t magic;
     atomic_uint processes; /* the number of processes that made CUDA calls; may exceed RUN_PROCESSES */
+    atomic_uint traces;    /* the number of processes that began a trace */
     struct run_process slots[RUN_PROCESSES];
 };
 

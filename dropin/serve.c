@@ -4,6 +4,7 @@
 #include "dropin.h"
 
 #include "engine.h"
+#include "pool.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,6 +18,8 @@
 
 static pthread_mutex_t references_lock = PTHREAD_MUTEX_INITIALIZER; /* guards references[] */
 static unsigned references[DEVICES_MOST];                           /* of the program to each primary context */
+static atomic_uint retained_devices; /* with references; relaxed: the program orders these calls with others */
+static _Atomic(cu_context) primary[DEVICES_MOST]; /* NULL: not known, or not active */
 static _Atomic(const struct engine *) engine;
 
 /* Relaxed, all three: they only ever become true, and a thread that sees one late asks once more in vain. */
@@ -97,9 +100,36 @@ const struct engine *dropin_engine(void)
     return found;
 }
 
+const struct engine *dropin_loaded_engine(void)
+{
+    return atomic_load_explicit(&engine, memory_order_acquire);
+}
+
+const struct engine *dropin_usable_engine(void)
+{
+    const struct engine *found;
+
+    dropin_inside++;
+    found = dropin_engine();
+    dropin_inside--;
+    return atomic_load_explicit(&has_failed, memory_order_relaxed) ? NULL : found;
+}
+
 bool dropin_is_forked(void)
 {
     return atomic_load_explicit(&is_forked, memory_order_relaxed);
+}
+
+enum run_outcome dropin_engine_failed(enum engine_result result, const char *message)
+{
+    if (result == ENGINE_OTHER_CONTEXT)
+        return RUN_OUTCOME_CONTEXT;
+    if (result == ENGINE_NOT_STARTED) {
+        fail(message);
+        return RUN_OUTCOME_NO_LEAT;
+    }
+    dropin_count_message(message);
+    return RUN_OUTCOME_FAILED;
 }
 
 /* ---- primary contexts ---- */
@@ -110,19 +140,62 @@ void dropin_context_retained(cu_device device)
         return;
     watch_forks();
     pthread_mutex_lock(&references_lock);
-    references[device]++;
+    if (!references[device]++)
+        atomic_fetch_add_explicit(&retained_devices, 1, memory_order_relaxed);
     pthread_mutex_unlock(&references_lock);
+}
+
+cu_context dropin_primary(cu_device device)
+{
+    typedef cu_result (*retain_function)(cu_context *, cu_device);
+    typedef cu_result (*release_function)(cu_device);
+    void *retain = dropin_real(DROPIN_cuDevicePrimaryCtxRetain);
+    void *release = dropin_real(DROPIN_cuDevicePrimaryCtxRelease_v2);
+    cu_context found;
+    retain_function typed_retain;
+    release_function typed_release;
+    unsigned flags;
+    int active = 0;
+
+    if (device < 0 || device >= DEVICES_MOST)
+        return NULL;
+    /* Relaxed: the value is a handle, and nothing is read through it. */
+    found = atomic_load_explicit(&primary[device], memory_order_relaxed);
+    if (found || !retain || !release)
+        return found;
+    /* Retaining would create the context. */
+    if (dropin_driver.primary_state(device, &flags, &active) != CU_SUCCESS || !active)
+        return NULL;
+    memcpy(&typed_retain, &retain, sizeof retain);
+    memcpy(&typed_release, &release, sizeof release);
+    if (typed_retain(&found, device) != CU_SUCCESS)
+        return NULL;
+    (void)typed_release(device);
+    atomic_store_explicit(&primary[device], found, memory_order_relaxed);
+    return found;
+}
+
+bool dropin_uses_several_devices(void)
+{
+    return atomic_load_explicit(&retained_devices, memory_order_relaxed) > 1;
 }
 
 static void close_device(cu_device device)
 {
-    const struct engine *found = atomic_load_explicit(&engine, memory_order_acquire);
+    const struct engine *found = dropin_loaded_engine();
 
-    if (!found || dropin_is_forked())
+    atomic_store_explicit(&primary[device], NULL, memory_order_relaxed);
+    if (dropin_is_forked())
         return;
-    dropin_inside++;
-    found->close(device);
-    dropin_inside--;
+    if (dropin_serves_pool())
+        dropin_pool_closing(device);
+    if (found) {
+        dropin_inside++;
+        found->close(device);
+        dropin_inside--;
+    }
+    if (dropin_serves_pool())
+        dropin_pool_closed();
 }
 
 void dropin_context_releasing(cu_device device)
@@ -132,8 +205,8 @@ void dropin_context_releasing(cu_device device)
     if (device < 0 || device >= DEVICES_MOST)
         return;
     pthread_mutex_lock(&references_lock);
-    if (references[device])
-        references[device]--;
+    if (references[device] && !--references[device])
+        atomic_fetch_sub_explicit(&retained_devices, 1, memory_order_relaxed);
     last = !references[device];
     pthread_mutex_unlock(&references_lock);
     if (last)
@@ -171,6 +244,17 @@ static bool ask(const void *ptr, struct side *side)
         return false;
     side->kind = managed ? MANAGED : type == CU_MEMORY_DEVICE ? DEVICE : type ? PINNED : PAGEABLE;
     return true;
+}
+
+enum engine_memory dropin_memory_of(const void *ptr)
+{
+    static const enum engine_memory kinds[] = {[PAGEABLE] = ENGINE_MEMORY_PAGEABLE,
+                                               [PINNED] = ENGINE_MEMORY_PINNED,
+                                               [DEVICE] = ENGINE_MEMORY_DEVICE,
+                                               [MANAGED] = ENGINE_MEMORY_MANAGED};
+    struct side side;
+
+    return ptr && ask(ptr, &side) ? kinds[side.kind] : ENGINE_MEMORY_UNKNOWN;
 }
 
 static size_t reach(const struct dropin_copy *copy, size_t pitch)
@@ -266,19 +350,10 @@ static enum run_outcome hand_over(const struct engine *made_by, const struct eng
     result = made_by->copy(copy, message, sizeof message);
     dropin_inside--;
     (void)dropin_driver.capture_mode(&mode);
-    switch (result) {
-    case ENGINE_DONE:
-        dropin_copy_ended();
-        return RUN_OUTCOME_LEAT;
-    case ENGINE_OTHER_CONTEXT:
-        return RUN_OUTCOME_CONTEXT;
-    case ENGINE_NOT_STARTED:
-        fail(message);
-        return RUN_OUTCOME_NO_LEAT;
-    default:
-        dropin_count_message(message);
-        return RUN_OUTCOME_FAILED;
-    }
+    if (result != ENGINE_DONE)
+        return dropin_engine_failed(result, message);
+    dropin_copy_ended();
+    return RUN_OUTCOME_LEAT;
 }
 
 static enum run_outcome serve(const struct dropin_copy *copy)
@@ -320,10 +395,8 @@ static enum run_outcome serve(const struct dropin_copy *copy)
         return RUN_OUTCOME_BUSY;
     if (dropin_only_observes())
         return RUN_OUTCOME_OBSERVED;
-    dropin_inside++;
-    made_by = dropin_engine();
-    dropin_inside--;
-    if (!made_by || atomic_load_explicit(&has_failed, memory_order_relaxed))
+    made_by = dropin_usable_engine();
+    if (!made_by)
         return RUN_OUTCOME_NO_LEAT;
     work.device = device;
     work.context = context;

@@ -6,7 +6,7 @@
 #   models/   random programs that are checked against a model; public headers only
 #   cli/      shell scripts that call the command as a user does
 #   compat/   tests of the compatibility libraries
-#   dropin/   programs for the CUDA driver, which cli/cli_run.sh and cli_programs.sh run with and without "leat run"
+#   dropin/   programs for the CUDA driver, which cli/cli_run*.sh and cli_programs.sh run with and without "leat run"
 #   support/  code that the programs share, libraries to preload, a user's kernels
 #   fake/     libraries that stand for the vendors' driver libraries
 #   traces/   pieces of recorded traces
@@ -130,9 +130,9 @@ $(test_bin)/unit_packing: test_libs = $(cli_libs)
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
 activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
-                    activity_chunks.o activity_join.o activity_json.o activity_perfetto.o activity_perfetto_pass.o activity_read.o activity_read_kineto.o \
-                    activity_read_leat.o activity_read_nsys.o activity_rules_copy.o activity_rules_host.o perfetto.o sqlite.o \
-                    text.o text_json.o)
+                    activity_chunks.o activity_join.o activity_json.o activity_names.o activity_perfetto.o \
+                    activity_perfetto_pass.o activity_read.o activity_read_kineto.o activity_read_leat.o \
+                    activity_read_nsys.o activity_rules_copy.o activity_rules_host.o perfetto.o sqlite.o text.o text_json.o)
 $(activity_tests): $(activity_objects)
 $(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
@@ -227,7 +227,8 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
-            cli_cu.sh cli_completion.sh cli_run.sh cli_programs.sh cli_trace.sh cli_advice.sh cli_top.sh)
+            cli_cu.sh cli_completion.sh cli_run.sh cli_run_pool.sh cli_run_trace.sh cli_programs.sh cli_trace.sh \
+            cli_advice.sh cli_top.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
@@ -262,7 +263,8 @@ suites:
 quick_slow := $(test_walk) $(addprefix $(test_bin)/,test_pool_order test_pool_guard test_pool_reports \
               test_copy_broken test_copy_exit) \
               $(test_bin)/compat/test_cudart_ipc \
-              $(filter %/cli_record.sh %/cli_bench.sh %/cli_run.sh %/cli_programs.sh,$(test_cli))
+              $(filter %/cli_record.sh %/cli_bench.sh %/cli_run.sh %/cli_run_pool.sh %/cli_run_trace.sh \
+                %/cli_programs.sh,$(test_cli))
 quick_suites := check-quick-api check-quick-unit check-quick-compat
 check-quick:
 	+$(Q)tests/suites.sh '$(MAKE)' $(if $(filter -j%,$(MAKEFLAGS)),,-j2) -- $(quick_suites)

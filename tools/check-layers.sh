@@ -49,9 +49,10 @@ allowed() {
     src/copy/*) echo '^driver/driver\.h$|^(copy|staging|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
     # libleat-files includes the public headers and its own.
     files/*) echo '^(model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
-    # What is preloaded knows nothing of leat; only its engine does, which needs fresh pages without a device too.
-    dropin/engine.c) echo '^engine\.h$|^leat/leat\.h$|^base/fresh_pages\.h$' ;;
-    dropin/*) echo '^(dropin|engine|names|run_table|wrappers)\.h$' ;;
+    # What is preloaded knows nothing of leat; only its engine does. It needs fresh pages without a device, adds what
+    # CUPTI tells to the trace, and numbers streams as CUPTI does.
+    dropin/engine*.[ch]) echo '^(engine[a-z_]*|cupti_records)\.h$|^leat/leat\.h$|^base/(clock|error|fresh_pages|lock|thread)\.h$|^trace/[a-z_]+\.h$|^core/core\.h$' ;;
+    dropin/*) echo '^(dropin|engine|names|nvtx|pool|run_table|traced_names|wrappers)\.h$' ;;
     cli/*) echo '^(leat/)?[a-z_]+\.h$' ;;
     examples/compat/*) echo '^leat/[a-z_]+\.h$|^kernel\.h$' ;;
     examples/*) echo '^leat/([a-z]+/)?[a-z_]+\.h$' ;;

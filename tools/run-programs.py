@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs programs with and without "leat run", and compares what they print and how they end.
 
-Usage: run-programs.py [--leat build/leat] [--only TEXT] [--jobs 8] [--timeout 120] [--json FILE] [--no-nvcc]
+Usage: run-programs.py [--leat build/leat] [--only TEXT] [--way WAY] [--jobs 8] [--timeout 120] [--json FILE] [--no-nvcc]
 
 The programs are those of tests/dropin/programs.py, for PyTorch, CuPy, Numba, CUDA Python and JAX as far as they are
 installed, and tests/dropin/runtime.cu, which is built by nvcc with the static and the shared runtime. They print
 checksums of all that they copy. Each runs alone, under "leat run", under "leat run --least 64K", where leat also makes
-their short copies, and under "leat run --log". The exit status is 1 if an output or an exit status differs, if leat
+their short copies, under "leat run --pool", and under "leat run --log". The exit status is 1 if an output or an exit status differs, if leat
 made no copy in a program with long copies of pageable memory, or if it made one under --log. Needs a GPU, but for
 --only driver_, which also runs over a fake driver (tests/cli/cli_run.sh).
 """
@@ -24,9 +24,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(os.path.dirname(HERE), "tests", "dropin")
 PROGRAMS = os.path.join(FOLDER, "programs.py")
-WAYS = {"alone": None, "leat run": [], "--least 64K": ["--least", "64K"], "--log": ["--log"]}
-TITLE = re.compile(r"^leat: run: (\d+) process(?:es)? with CUDA; (\d+) cop(?:y|ies), (.*), (?:went|would go) through leat$",
-                   re.M)
+WAYS = {"alone": None, "leat run": [], "--least 64K": ["--least", "64K"],
+        "--pool": ["--pool"], "--log": ["--log"]}
+TITLE = re.compile(r"^leat: run: (\d+) process(?:es)? with CUDA; (\d+) cop(?:y|ies), ([^,]*),(.*) (?:went|would go) through "
+                   "leat$", re.M)
+DEVICE = re.compile(r" (\d+) device allocations?, ([^,]*),")
 BUSY = "driver: most processors were busy"  # leat run leaves copies of less than 128 MiB to the driver then
 LINKS = {"nvcc_static": ["-cudart", "static"], "nvcc_shared": ["-cudart", "shared"],
          "nvcc_per_thread": ["-cudart", "static", "--default-stream", "per-thread"]}
@@ -36,12 +38,16 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leat", default="build/leat")
     parser.add_argument("--only", action="append", help="programs whose name contains this; several are allowed")
+    parser.add_argument("--way", action="append", choices=[way for way in WAYS if way != "alone"],
+                        help="only this way, beside alone; several are allowed")
     parser.add_argument("--jobs", type=int, default=8, help="programs that run at the same time")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for each run")
     parser.add_argument("--no-nvcc", action="store_true", help="leave out the programs that nvcc builds")
     parser.add_argument("--json", help="a file for the record")
     parser.add_argument("--reports", help="a folder for what leat run printed")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.ways = [way for way in WAYS if way == "alone" or not args.way or way in args.way]
+    return args
 
 
 def is_there(module):
@@ -134,7 +140,9 @@ def judge(name, one, results):
         title = TITLE.search(report)
         processes, copies, size = (int(title[1]), int(title[2]), title[3]) if title else (0, 0, "0 B")
         same = output == alone[0] and status == alone[1]
+        device = DEVICE.search(title[4]) if title else None
         record["ways"][way] = {"same": same, "processes": processes, "copies": copies, "bytes": size,
+                               "device": f"{device[1]} device allocations, {device[2]}" if device else "",
                                "report": report.splitlines()}
         if not same:
             wrong.append(f"{way}: status {status}, alone {alone[1]}; {first_difference(alone[0], output)}; "
@@ -163,13 +171,13 @@ def main():
         records = {}
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             runs = {(name, way): pool.submit(run, args, folder, name, one, way)
-                    for name, one in programs.items() for way in WAYS}
+                    for name, one in programs.items() for way in args.ways}
             for name, one in programs.items():
-                results = {way: runs[name, way].result() for way in WAYS}
+                results = {way: runs[name, way].result() for way in args.ways}
                 wrong, records[name] = judge(name, one, results)
                 failed += bool(wrong)
                 counts = ", ".join(f"{way}: {one['copies']} copies, {one['bytes']}"
-                                   for way, one in records[name]["ways"].items())
+                                   + (", " + one["device"] if one["device"] else "") for way, one in records[name]["ways"].items())
                 print(f"{'FAIL   ' if wrong else 'ok     '} {name}: {counts}", flush=True)
                 if args.json:
                     write_record(args.json, records)

@@ -103,7 +103,7 @@ static struct leati_live_lane *take_lane(struct leati_live_counters *live)
 
 static void define_device(struct leati_live_counters *live, const struct leati_trace_device *device)
 {
-    /* Of more devices than places, the latest count: a device that is opened again has a new id. */
+    /* Of more devices than places, the latest count. */
     struct leati_live_device *place = &live->now.devices[device->id % LEATI_LIVE_DEVICES];
     uint32_t bytes;
     const char *name = leati_trace_string_text(device->name, &bytes);

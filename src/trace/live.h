@@ -8,8 +8,8 @@
 #define LEATI_LIVE_H
 
 #include "trace/device_times.h"
+#include "trace/lanes.h"
 #include "trace/live_file.h"
-#include "trace/thread_ring.h"
 
 struct leati_live_counters {
     struct leati_live now;

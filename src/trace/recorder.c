@@ -18,6 +18,8 @@
 #include "base/options.h"
 #include "base/sized.h"
 #include "base/thread.h"
+#include "trace/foreign.h"
+#include "trace/lanes.h"
 #include "trace/live.h"
 #include "trace/pools.h"
 #include "trace/thread_ring.h"
@@ -52,6 +54,8 @@ struct session {
     struct leati_trace_op ops[OPS];
     struct leati_trace_times times[OPS];
     uint32_t times_count;
+    uint64_t foreign;      /* foreign operations written */
+    uint64_t lost_foreign; /* and lost */
     struct leati_defined defined;
     struct leati_live_counters live;
     struct leati_pool_list pools;
@@ -135,7 +139,7 @@ static void write_defined(void) LEATI_REQUIRES(lock)
 {
     struct leati_trace_writer *writer = &session->writer;
 
-    leati_rings_take(&session->defined);
+    leati_lanes_take(&session->defined);
     leati_writer_add_strings(writer);
     leati_writer_add(writer, LEATI_TRACE_CHUNK_DEVICES, session->defined.devices, session->defined.device_count,
                      sizeof session->defined.devices[0], 0, 0);
@@ -410,7 +414,7 @@ static void pass(void) LEATI_REQUIRES(lock)
         return;
     write_times();
     session->lost_ended += lost;
-    session->state.lost_ops = session->lost_ended + count_lost();
+    session->state.lost_ops = session->lost_ended + session->lost_foreign + count_lost();
     now_ns = leati_clock_ns();
     if (now_ns - session->pools.time_ns >= LEATI_LIVE_NS)
         write_pools(now_ns);
@@ -420,6 +424,88 @@ static void pass(void) LEATI_REQUIRES(lock)
     check_writer();
     if (leati_live_is_due(&session->live, now_ns))
         publish(now_ns);
+}
+
+/* ---- foreign operations ---- */
+
+/* Returns the id of a thread, which the file then has. */
+static uint32_t foreign_thread(uint32_t system_id) LEATI_REQUIRES(lock)
+{
+    struct leati_trace_thread record = {.system_id = system_id};
+    struct leati_thread_ring *ring = leati_rings_find(system_id);
+    bool is_new = false;
+
+    if (ring) {
+        if (ring->defined != session->number)
+            write_thread(ring);
+        ring->defined = session->number;
+        return ring->id;
+    }
+    record.id = leati_rings_foreign_thread(system_id, &is_new);
+    if (is_new)
+        leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_THREADS, &record, 1, sizeof record, 0, 0);
+    return record.id;
+}
+
+/* Adds operations of one thread, at most OPS of them. */
+static void add_foreign(const char *driver, const struct leati_foreign_op *list, uint32_t count)
+    LEATI_REQUIRES(lock)
+{
+    uint32_t thread_id = list->system_thread ? foreign_thread(list->system_thread) : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct leati_trace_op *op = &session->ops[i];
+
+        *op = list[i].op;
+        op->how |= LEATI_TRACE_FOREIGN;
+        op->name = list[i].name ? leati_trace_string(list[i].name) : 0;
+        if (list[i].device >= 0)
+            op->lane = leati_trace_lane_id_foreign(driver, list[i].device, list[i].stream, session->number);
+        if (op->how & LEATI_TRACE_TIMES_LOST)
+            session->state.lost_times++;
+    }
+    write_defined();
+    leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_OPS, session->ops, count, sizeof session->ops[0],
+                     thread_id, LEATI_TRACE_FOREIGN_NUMBER | session->foreign);
+    session->foreign += count;
+    session->state.ops += count;
+}
+
+bool leati_foreign_is_traced(void)
+{
+    return leati_traced();
+}
+
+void leati_foreign_add(const char *driver, const struct leati_foreign_op *list, uint32_t count, uint64_t lost)
+{
+    leati_lock(&lock);
+    if (session && !session->is_broken) {
+        for (uint32_t at = 0, length; at < count; at += length) {
+            for (length = 1; at + length < count && length < OPS; length++)
+                if (list[at + length].system_thread != list[at].system_thread)
+                    break;
+            add_foreign(driver, list + at, length);
+        }
+        session->lost_foreign += lost;
+        session->state.lost_ops += lost;
+        leati_writer_flush(&session->writer);
+        check_writer();
+    }
+    leati_unlock(&lock);
+}
+
+void leati_foreign_source(enum leati_trace_source_by by, const char *detail)
+{
+    struct leati_trace_source source = {.by = by, .detail = leati_trace_string(detail)};
+
+    leati_lock(&lock);
+    if (session) {
+        leati_writer_add_strings(&session->writer);
+        leati_writer_add(&session->writer, LEATI_TRACE_CHUNK_SOURCE, &source, 1, sizeof source, 0, 0);
+        leati_writer_flush(&session->writer);
+        check_writer();
+    }
+    leati_unlock(&lock);
 }
 
 /* ---- the thread ---- */

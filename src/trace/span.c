@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/quick.h"
-#include "driver/driver.h"
+#include "trace/lanes.h"
 #include "trace/thread_ring.h"
 #include "trace/trace_strings.h"
 
@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { FOREIGN_THREADS = 1024 };
+
 _Atomic uint32_t leati_trace_number;
 static _Atomic bool wants_times; /* relaxed: a switch; the number above says which trace an operation belongs to */
 
@@ -26,13 +28,15 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool have_key;
 
-/* Guards what follows. Held only for some instructions, except for a driver's device_info() at the first use of a
- * device in a trace. */
+/* Guards what follows. Held only for some instructions. */
 static struct leati_lock lock = LEATI_LOCK_INITIALIZER;
 static struct leati_thread_ring *rings LEATI_GUARDED_BY(lock);
-static uint32_t last_ring LEATI_GUARDED_BY(lock),
-    last_device LEATI_GUARDED_BY(lock), last_lane LEATI_GUARDED_BY(lock);
-static struct leati_defined defined LEATI_GUARDED_BY(lock);
+static uint32_t last_ring LEATI_GUARDED_BY(lock);
+/* Threads of which another recorder has told and that had no ring then. */
+static struct {
+    uint32_t system_id, id;
+} foreign_threads[FOREIGN_THREADS] LEATI_GUARDED_BY(lock);
+static unsigned foreign_thread_count LEATI_GUARDED_BY(lock);
 
 /* ---- rings ---- */
 
@@ -46,6 +50,21 @@ static void end_thread(void *ended)
 static void make_key(void)
 {
     have_key = pthread_key_create(&key, end_thread) == 0;
+}
+
+/* Returns the id that the file has for a thread already, and forgets it; 0: none. *in_trace receives the number
+ * of the trace. */
+static uint32_t take_foreign_thread(uint32_t system_id, uint32_t *in_trace) LEATI_REQUIRES(lock)
+{
+    for (unsigned i = 0; i < foreign_thread_count; i++)
+        if (foreign_threads[i].system_id == system_id) {
+            uint32_t id = foreign_threads[i].id;
+
+            foreign_threads[i] = foreign_threads[--foreign_thread_count];
+            *in_trace = atomic_load_explicit(&leati_trace_number, memory_order_relaxed);
+            return id;
+        }
+    return 0;
 }
 
 /* Makes the ring of this thread; NULL if there is no memory, and then the operation is not recorded. */
@@ -64,7 +83,9 @@ static struct leati_thread_ring *make_ring(void)
     made->system_id = (uint32_t)syscall(SYS_gettid);
     (void)pthread_getname_np(pthread_self(), made->name, sizeof made->name);
     leati_lock(&lock);
-    made->id = ++last_ring;
+    made->id = take_foreign_thread(made->system_id, &made->defined);
+    if (!made->id)
+        made->id = ++last_ring;
     made->next = rings;
     rings = made;
     leati_unlock(&lock);
@@ -125,6 +146,38 @@ struct leati_thread_ring *leati_rings_first(void)
     return first;
 }
 
+struct leati_thread_ring *leati_rings_find(uint32_t system_id)
+{
+    struct leati_thread_ring *found;
+
+    leati_lock(&lock);
+    for (found = rings; found; found = found->next)
+        if (found->system_id == system_id && !atomic_load_explicit(&found->ended, memory_order_relaxed))
+            break;
+    leati_unlock(&lock);
+    return found;
+}
+
+uint32_t leati_rings_foreign_thread(uint32_t system_id, bool *is_new)
+{
+    unsigned i;
+    uint32_t id = 0;
+
+    leati_lock(&lock);
+    for (i = 0; i < foreign_thread_count && foreign_threads[i].system_id != system_id; i++)
+        continue;
+    *is_new = i == foreign_thread_count && i < FOREIGN_THREADS;
+    if (*is_new) {
+        foreign_threads[i].system_id = system_id;
+        foreign_threads[i].id = ++last_ring;
+        foreign_thread_count++;
+    }
+    if (i < FOREIGN_THREADS)
+        id = foreign_threads[i].id;
+    leati_unlock(&lock);
+    return id;
+}
+
 /* Acquire: pairs with the release in end_thread(), after which the owner does not touch the ring. */
 static bool is_over(const struct leati_thread_ring *other)
 {
@@ -156,19 +209,11 @@ void leati_rings_trace(uint32_t number, bool device_times)
 {
     leati_lock(&lock);
     if (number) {
-        last_device = last_lane = 0;
-        defined.device_count = defined.lane_count = 0;
+        foreign_thread_count = 0;
         atomic_store_explicit(&wants_times, device_times, memory_order_relaxed);
     }
+    leati_lanes_trace(number);
     atomic_store_explicit(&leati_trace_number, number, memory_order_relaxed);
-    leati_unlock(&lock);
-}
-
-void leati_rings_take(struct leati_defined *taken)
-{
-    leati_lock(&lock);
-    *taken = defined;
-    defined.device_count = defined.lane_count = 0;
     leati_unlock(&lock);
 }
 
@@ -177,6 +222,8 @@ void leati_rings_fork(void) LEATI_NO_THREAD_SAFETY
     struct leati_thread_ring *next;
 
     leati_lock_init(&lock);
+    leati_lanes_fork();
+    foreign_thread_count = 0;
     atomic_store_explicit(&leati_trace_number, 0, memory_order_relaxed);
     for (; rings; rings = next) {
         next = rings->next;
@@ -185,66 +232,6 @@ void leati_rings_fork(void) LEATI_NO_THREAD_SAFETY
     ring = NULL;
     if (have_key)
         (void)pthread_setspecific(key, NULL);
-}
-
-/* ---- streams and devices ---- */
-
-/* Returns the id in this trace that known has; 0 if it has none. Relaxed: the definition is passed under the lock.
- */
-static uint32_t id_of(_Atomic uint64_t *known, uint32_t trace)
-{
-    uint64_t kept = atomic_load_explicit(known, memory_order_relaxed);
-
-    return kept >> 32 == trace ? (uint32_t)kept : 0;
-}
-
-static uint32_t define_device(struct leati_traced_device *device, uint32_t trace) LEATI_REQUIRES(lock)
-{
-    uint32_t id = id_of(&device->known, trace);
-    leat_device_info info;
-
-    if (id || defined.device_count == LEATI_DEFINED_MAX)
-        return id;
-    memset(&info, 0, sizeof info);
-    if (LEATI_QUIETLY(device->driver->ops->device_info(device->driver, device->ordinal, &info)) != LEAT_OK)
-        memset(&info, 0, sizeof info);
-    id = ++last_device;
-    defined.devices[defined.device_count++] = (struct leati_trace_device){
-        .id = id,
-        .name = leati_trace_string(device->name),
-        .product = info.model[0] ? leati_trace_string(info.model) : 0,
-        .driver = leati_trace_string(device->driver->name),
-        .memory_bytes = info.memory_bytes,
-    };
-    atomic_store_explicit(&device->known, (uint64_t)trace << 32 | id, memory_order_relaxed);
-    return id;
-}
-
-/* Returns 0 if there is no room now. */
-static uint32_t define_lane(struct leati_traced_stream *lane, uint32_t trace)
-{
-    uint32_t id = 0, device;
-
-    leati_lock(&lock);
-    if (atomic_load_explicit(&leati_trace_number, memory_order_relaxed) == trace) {
-        id = id_of(&lane->known, trace);
-        device = id ? 0 : define_device(lane->device, trace);
-        if (device && defined.lane_count < LEATI_DEFINED_MAX) {
-            id = ++last_lane;
-            defined.lanes[defined.lane_count++] =
-                (struct leati_trace_lane){.id = id, .device = device, .serial = lane->serial};
-            atomic_store_explicit(&lane->known, (uint64_t)trace << 32 | id, memory_order_relaxed);
-        }
-    }
-    leati_unlock(&lock);
-    return id;
-}
-
-static uint32_t lane_id(struct leati_traced_stream *lane, uint32_t trace)
-{
-    uint32_t id = id_of(&lane->known, trace);
-
-    return id ? id : define_lane(lane, trace);
 }
 
 /* ---- spans ---- */
@@ -300,7 +287,7 @@ void leati_span_stream(struct leati_traced_stream *lane)
     struct leati_thread_ring *own = open_span(true);
 
     if (own)
-        own->now.op.lane = lane_id(lane, own->now.trace);
+        own->now.op.lane = leati_trace_lane_id(lane, own->now.trace);
 }
 
 void leati_span_bytes(uint64_t bytes, const void *value)

@@ -1,6 +1,5 @@
 /*
- * thread_ring.h - the ring through which a thread passes its operations to the recorder, and the lists of the
- * streams and devices that they name.
+ * thread_ring.h - the ring through which a thread passes its operations to the recorder.
  *
  * Each thread that is traced has a ring of its own, so it passes an operation without a lock. The ring belongs to
  * two threads: its owner writes entries and head, the recorder reads them and writes tail. If the ring is full,
@@ -66,15 +65,14 @@ uint64_t leati_rings_remove(void);
 /* Set the number of the trace, 0 for none, and whether device times are wanted. Call under the recorder's lock. */
 void leati_rings_trace(uint32_t number, bool device_times);
 
-/* Takes what was defined since the last call. Call under the recorder's lock, after entries were read: then all
- * that they refer to was taken by this call or by an earlier one. */
-enum { LEATI_DEFINED_MAX = 256 };
-struct leati_defined {
-    struct leati_trace_device devices[LEATI_DEFINED_MAX];
-    struct leati_trace_lane lanes[LEATI_DEFINED_MAX];
-    uint32_t device_count, lane_count;
-};
-void leati_rings_take(struct leati_defined *defined);
+/* ---- foreign operations (foreign.h); call under the recorder's lock ---- */
+
+/* Returns the ring of a thread that has not ended, or NULL. */
+struct leati_thread_ring *leati_rings_find(uint32_t system_id);
+
+/* Returns the id of a thread that has no ring. *is_new receives whether the file must define it. A ring that this
+ * thread gets later takes over the id. Returns 0 if there are too many such threads. */
+uint32_t leati_rings_foreign_thread(uint32_t system_id, bool *is_new);
 
 /* In recorder.c: a ring is half full; a thread that has a ring has ended. */
 void leati_recorder_wake(void);

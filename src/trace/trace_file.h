@@ -18,6 +18,9 @@
  * Operations of one thread are in the order in which its calls ended. Chunks of different threads are in no order;
  * sort by time.
  *
+ * Under "leat run --trace" the file also has calls that the program made without leat, and their work, as another
+ * recorder (CUPTI) tells of them: see LEATI_TRACE_FOREIGN. They are in chunks of their own, in no order.
+ *
  * Readers skip chunks of an unknown type, treat unknown values of kind as LEATI_TRACE_OTHER, and refuse a version
  * other than LEATI_TRACE_VERSION. A new version is needed only if a field changes its meaning. Nothing here needs
  * another header of leat.
@@ -48,15 +51,16 @@ struct leati_trace_header {
 
 /* What a chunk has. An id is defined once in a file. */
 enum leati_trace_chunk_type {
-    LEATI_TRACE_CHUNK_STRINGS = 1,     /* count times struct leati_trace_string, each followed by its text */
-    LEATI_TRACE_CHUNK_THREADS = 2,     /* struct leati_trace_thread */
-    LEATI_TRACE_CHUNK_DEVICES = 3,     /* struct leati_trace_device */
-    LEATI_TRACE_CHUNK_LANES = 4,       /* struct leati_trace_lane */
-    LEATI_TRACE_CHUNK_OPS = 5,         /* struct leati_trace_op, all of one thread */
-    LEATI_TRACE_CHUNK_TIMES = 6,       /* struct leati_trace_times */
-    LEATI_TRACE_CHUNK_CLOCKS = 7,      /* struct leati_trace_clock */
-    LEATI_TRACE_CHUNK_STATE = 8,       /* struct leati_trace_state, one */
-    LEATI_TRACE_CHUNK_POOLS = 10,       /* struct leati_trace_pool */
+    LEATI_TRACE_CHUNK_STRINGS = 1, /* count times struct leati_trace_string, each followed by its text */
+    LEATI_TRACE_CHUNK_THREADS = 2, /* struct leati_trace_thread */
+    LEATI_TRACE_CHUNK_DEVICES = 3, /* struct leati_trace_device */
+    LEATI_TRACE_CHUNK_LANES = 4,   /* struct leati_trace_lane */
+    LEATI_TRACE_CHUNK_OPS = 5,     /* struct leati_trace_op, all of one thread */
+    LEATI_TRACE_CHUNK_TIMES = 6,   /* struct leati_trace_times */
+    LEATI_TRACE_CHUNK_CLOCKS = 7,  /* struct leati_trace_clock */
+    LEATI_TRACE_CHUNK_STATE = 8,   /* struct leati_trace_state, one */
+    LEATI_TRACE_CHUNK_SOURCE = 9,  /* struct leati_trace_source, one; none: only calls of leat have operations */
+    LEATI_TRACE_CHUNK_POOLS = 10,  /* struct leati_trace_pool */
     LEATI_TRACE_CHUNK_POOL_MEMORY = 11, /* struct leati_trace_pool_memory */
     LEATI_TRACE_CHUNK_COSTS = 12        /* struct leati_trace_cost */
 };
@@ -67,7 +71,7 @@ struct leati_trace_chunk {
     uint32_t payload_bytes; /* bytes that follow this struct; at most LEATI_TRACE_CHUNK_BYTES_MAX */
     uint32_t count;         /* number of records in the payload */
     uint32_t record_bytes;  /* size of a record: payload_bytes = count * record_bytes; STRINGS: 0 */
-    uint32_t thread;        /* OPS: the thread that made the calls; else 0 */
+    uint32_t thread;        /* OPS: the thread that made the calls; foreign work, and other chunks: 0 */
     uint64_t first;         /* OPS: number of the first operation; else 0; see leati_trace_op_id() */
 };
 
@@ -93,7 +97,7 @@ struct leati_trace_thread {
 };
 
 struct leati_trace_device {
-    uint32_t id;           /* 1 or more; a device that is closed and opened again gets a new id */
+    uint32_t id;           /* 1 or more */
     uint32_t name;         /* string, such as "cuda:0" */
     uint32_t product;      /* string, such as "NVIDIA H200"; 0: unknown */
     uint32_t driver;       /* string, such as "cuda" */
@@ -155,7 +159,8 @@ enum leati_trace_how {
     LEATI_TRACE_PROTOCOL_MASK = 15,
     LEATI_TRACE_SYNCHRONOUS = 16, /* the call returned only after the work was complete */
     LEATI_TRACE_LONG = 32,        /* host_time counts units of 1024 ns */
-    LEATI_TRACE_TIMES_LOST = 64   /* the work has device times, but they could not be learned */
+    LEATI_TRACE_TIMES_LOST = 64,  /* the work has device times, but they could not be learned */
+    LEATI_TRACE_FOREIGN = 128     /* see leati_trace_is_foreign() */
 };
 
 /*
@@ -193,6 +198,18 @@ struct leati_trace_clock {
     uint64_t host_ns;        /* when it was measured */
     uint64_t uncertainty_ns; /* the device's times may be wrong by this, either way */
     int64_t step_ns;         /* correction against the previous measurement; 0 for the first */
+};
+
+/* How calls of CUDA that the program made without leat are recorded. */
+enum leati_trace_source_by {
+    LEATI_TRACE_BY_CUPTI = 1, /* NVIDIA's library tells of calls and of all work; foreign operations */
+    LEATI_TRACE_BY_EVENTS =
+        2 /* leat records events around the calls that it sees; operations as of leat's calls */
+};
+
+struct leati_trace_source {
+    uint32_t by;     /* enum leati_trace_source_by */
+    uint32_t detail; /* string: which library; or why there is none */
 };
 
 /* What the recording itself takes the host: sampled operations of the device, and how long the calls that mark
@@ -246,6 +263,22 @@ static_assert(sizeof(struct leati_trace_cost) == 24, "cost");
 static_assert(sizeof(struct leati_trace_state) == 48, "state");
 static_assert(sizeof(struct leati_trace_pool) == 16, "pool");
 static_assert(sizeof(struct leati_trace_pool_memory) == 32, "memory of a pool");
+static_assert(sizeof(struct leati_trace_source) == 8, "source");
+
+/* The numbers of foreign operations have this bit, so that they differ from those of leat's own. */
+#define LEATI_TRACE_FOREIGN_NUMBER (UINT64_C(1) << 39)
+
+/*
+ * Returns true if the operations of an OPS chunk are foreign. Such an operation is either a call, with the times
+ * of the host and a thread, or the work of a call, with the times of the device and a lane. value is the number by
+ * which they belong together; a call has any number of works, such as a graph's. Calls that a thread makes while
+ * it is in an operation of leat's, and their work, are parts of that operation. So is the work of a call in which
+ * the thread makes an operation of leat's: a call of CUDA's runtime that leat serves.
+ */
+static inline int leati_trace_is_foreign(const struct leati_trace_chunk *chunk)
+{
+    return chunk->type == LEATI_TRACE_CHUNK_OPS && (chunk->first & LEATI_TRACE_FOREIGN_NUMBER) != 0;
+}
 
 /* Returns the id of an operation, unique in a file, never 0. thread: from the OPS chunk. number: the chunk's first
  * for its first operation, then 1 more for each. */

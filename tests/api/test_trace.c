@@ -576,7 +576,7 @@ static void device_that_closes(void **state)
     }
     stop(&trace);
     assert_int_equal(trace.count, 6);
-    assert_int_equal(trace.devices, 3);
+    assert_int_equal(trace.devices, 1);
     assert_int_equal(trace.lost_times, 0);
     for (size_t i = 0; i < trace.count; i++)
         assert_int_equal(trace.ops[i].device_start_ns != 0, i % 2);

@@ -39,9 +39,9 @@ completes 'leat lo' load
 completes 'leat load --' --device --help --json --only --split --verify
 completes 'leat load model'
 completes 'leat ru' run
-completes 'leat trace --' --help --html --json --one-pass --perfetto --rate
+completes 'leat trace --' --help --html --json --one-pass --perfetto --range --rate
 completes 'leat top --' --help --interval --json --once
-completes 'leat run --' --device --help --least --log --pinned --report
+completes 'leat run --' --cupti --device --help --least --log --pinned --pool --report --trace
 completes 'leat load --device cpu:' 0 1
 completes 'leat help pl' plan
 completes 'leat bench al' alloc

@@ -1,32 +1,9 @@
 #!/bin/sh
 # cli_run.sh - "leat run" as a user calls it. Clients of the driver API (tests/dropin/) run with and without it, over a
-# fake driver and over leat's own driver names on the CPU device, and must print the same.
-#
-# LEAT_COMMAND is the command; the clients are beside it, in tests/dropin/.
+# fake driver and over leat's own driver names on the CPU device, and must print the same. cli_run_pool.sh tests --pool.
 cd "$(dirname "$0")" || exit 1
 . ./cli.sh
-build=$(dirname "$leat")
-clients=$build/tests/dropin
-here=$(cd ../dropin && pwd)
-unset LD_PRELOAD LEAT_DRIVERS
-
-# has PATTERN: the report has such a line.
-has() {
-    grep -q -- "$1" "$work/report" || {
-        fail "the report of $asked lacks: $1"
-        sed 's/^/      | /' "$work/report"
-    }
-}
-
-# with DRIVER COMMAND...: runs a command with the driver "fake" or "names".
-with() {
-    driver=$1
-    shift
-    # Sanitizers' builds: the program has the sanitizer's runtime, and what is preloaded has none.
-    env LD_LIBRARY_PATH="$clients/$driver:$build" LEAT_DEVICE=cpu:0 \
-        ASAN_OPTIONS="verify_asan_link_order=0:detect_leaks=0:handle_segv=0:$ASAN_OPTIONS" \
-        LEAT_CUDA_LIBRARY="$clients/$driver/libcuda.so.1" "$@"
-}
+. ./run_clients.sh
 
 # both STATUS DRIVER CLIENT WAY SCENE: the client must print the same with and without "leat run" and end with the
 # same status. The report is in $work/report.
@@ -117,14 +94,20 @@ cmp -s "$here/lookups.txt" "$work/out" || fail 'lookups: thunks are not replaced
 
 # The lookups of real clients: each must find the function that the driver has returned, or its replacement if it is
 # in the list of replaced functions.
-replaced=$(sed -n 's/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h")
+# Those of device memory are replaced only with --pool.
+replaced=$(sed -n '/define DROPIN_MEMORY_LIST/q; s/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h")
+with_pool=$(sed -n 's/^ *X(\(cu[A-Za-z0-9_]*\),.*/ \1 /p' "$here/../../dropin/names.h")
 [ "$(echo "$replaced" | wc -l)" -ge 26 ] || fail 'client lookups: names.h lists fewer functions than it did'
-awk -v replaced="$replaced" '
-    function where(symbol) {
-        return symbol == "none" ? symbol : (index(replaced, " " symbol " ") ? "run:" : "driver:") symbol
-    }
-    $1 == "dlsym" { print $1, $2, where($2) }
-    $1 == "v2" { print $1, $2, $3, $4, where($5) }' "$here/client_lookups.txt" >"$work/wanted"
+lookups_with() {
+    awk -v replaced="$1" '
+        function where(symbol) {
+            return symbol == "none" ? symbol : (index(replaced, " " symbol " ") ? "run:" : "driver:") symbol
+        }
+        $1 == "dlsym" { print $1, $2, where($2) }
+        $1 == "v2" { print $1, $2, $3, $4, where($5) }' "$here/client_lookups.txt"
+}
+lookups_with "$replaced" >"$work/wanted"
+lookups_with "$with_pool" >"$work/wanted.pool"
 with recorded "$clients/lookups" "$here/client_lookups.txt" >"$work/plain" 2>"$work/err" || fail 'client lookups: failed'
 sed 's/run:/driver:/' "$work/wanted" | cmp -s - "$work/plain" || fail 'client lookups: the made driver answers otherwise'
 with recorded "$leat" run --report "$work/report" "$clients/lookups" "$here/client_lookups.txt" >"$work/out" \
@@ -132,6 +115,12 @@ with recorded "$leat" run --report "$work/report" "$clients/lookups" "$here/clie
 cmp -s "$work/wanted" "$work/out" || {
     fail 'client lookups: not as wanted'
     diff "$work/wanted" "$work/out" | head -n 20
+}
+with recorded "$leat" run --pool --report "$work/report" "$clients/lookups" "$here/client_lookups.txt" >"$work/out" \
+    2>"$work/err" || fail 'client lookups: failed with --pool'
+cmp -s "$work/wanted.pool" "$work/out" || {
+    fail 'client lookups: not as wanted with --pool'
+    diff "$work/wanted.pool" "$work/out" | head -n 20
 }
 # The recorder writes what client_lookups.txt has.
 with recorded env LD_AUDIT="$clients/record_lookups.so" RECORD_LOOKUPS="$work/record" "$clients/lookups" \

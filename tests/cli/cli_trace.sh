@@ -216,6 +216,7 @@ fi
 usage 'the trace to show is missing' trace
 usage '--html and --perfetto take one trace' trace --html "$work/x" "$kineto" "$kineto"
 usage '--one-pass goes with --perfetto' trace --one-pass "$kineto"
+usage 'takes no --range' trace --one-pass --perfetto "$work/x" --range step "$kineto"
 usage '--one-pass goes with --perfetto' trace --one-pass --json --perfetto "$work/x" "$kineto"
 run 1 trace --one-pass --perfetto "$work/x" "$kineto" && says 'traces of leat'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"

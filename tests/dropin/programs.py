@@ -297,8 +297,7 @@ def torch_pinned():
         show_tensor(torch, "no longer registered", source.cuda())
 
 
-@program(needs=["torch"])
-def torch_streams():
+def torch_streams_body():
     torch = torch_module()
     first, second = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
     outs = []
@@ -326,7 +325,26 @@ def torch_streams():
 
 
 @program(needs=["torch"])
-def torch_graph():
+def torch_streams():
+    torch_streams_body()
+
+
+# Each tensor is an allocation of the driver's, or of its pool.
+NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+MALLOC_ASYNC = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+
+
+@program(needs=["torch"], environment=NO_CACHING)
+def torch_streams_no_caching():
+    torch_streams_body()
+
+
+@program(needs=["torch"], environment=MALLOC_ASYNC)
+def torch_streams_malloc_async():
+    torch_streams_body()
+
+
+def torch_graph_body():
     torch = torch_module()
     count = SIZE // 4
     static, out = torch.zeros(count, dtype=torch.int32).pin_memory(), torch.zeros(count, dtype=torch.int32).pin_memory()
@@ -354,6 +372,16 @@ def torch_graph():
         graph.replay()
         torch.cuda.synchronize()
         show_tensor(torch, "replay", out)
+
+
+@program(needs=["torch"])
+def torch_graph():
+    torch_graph_body()
+
+
+@program(needs=["torch"], environment=MALLOC_ASYNC)
+def torch_graph_malloc_async():
+    torch_graph_body()
 
 
 def torch_ipc_child(queue, back):
@@ -410,6 +438,25 @@ def torch_loader():
 
 @program(needs=["torch"])
 def torch_train():
+    torch_train_body()
+
+
+@program(needs=["torch"], environment=NO_CACHING)
+def torch_train_no_caching():
+    torch_train_body()
+
+
+@program(needs=["torch"], environment=MALLOC_ASYNC)
+def torch_train_malloc_async():
+    torch_train_body()
+
+
+@program(needs=["torch"], environment=NO_CACHING)
+def torch_forms_no_caching():
+    torch_forms_body()
+
+
+def torch_train_body():
     torch = torch_module()
     model = torch.nn.Sequential(torch.nn.Linear(1024, 512), torch.nn.GELU(), torch.nn.LayerNorm(512),
                                 torch.nn.Linear(512, 16)).cuda()

@@ -68,6 +68,18 @@ static cu_result enter_unsafe(void)
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Begins a call that a capturing stream does not allow in any mode, or that needs all streams if stream is NULL.
+ * Drivers allow to record an event, which then is a part of the graph; leat must not record one. */
+static cu_result enter_uncaptured(cu_stream stream)
+{
+    cu_stream now = atomic_load(&captured);
+
+    if (!now || (stream && stream != now))
+        return LEATI_CUDA_SUCCESS;
+    atomic_store(&capture_ended, 1);
+    return LEATI_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 static cu_context current(void)
 {
     return depth ? stack[depth - 1] : NULL;
@@ -214,7 +226,7 @@ cu_result cuCtxGetDevice(cu_device *device)
     return LEATI_CUDA_SUCCESS;
 }
 
-FORWARD(cu_result cuCtxSynchronize(void), synchronize_context())
+FORWARD_AFTER(enter_uncaptured(NULL), cu_result cuCtxSynchronize(void), synchronize_context())
 FORWARD_AFTER(enter_context(), cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags),
               peer == current() ? LEATI_CUDA_ERROR_INVALID_DEVICE : LEATI_CUDA_SUCCESS)
 
@@ -230,12 +242,13 @@ static cu_result make_on_device(enum place place, cu_deviceptr *ptr, size_t byte
 }
 
 FORWARD(cu_result cuMemGetInfo_v2(size_t *available, size_t *total), memory_info(available, total))
-FORWARD_AFTER(enter_context(), cu_result cuMemAlloc_v2(cu_deviceptr *ptr, size_t bytes),
-              make_on_device(ON_DEVICE, ptr, bytes))
-FORWARD_AFTER(enter_context(), cu_result cuMemFree_v2(cu_deviceptr ptr),
+FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemAlloc_v2(cu_deviceptr *ptr, size_t bytes),
+              bytes ? make_on_device(ON_DEVICE, ptr, bytes) : LEATI_CUDA_ERROR_INVALID_VALUE)
+FORWARD_AFTER(enter_unsafe_context(), cu_result cuMemFree_v2(cu_deviceptr ptr),
               drop_memory(ON_DEVICE | POOLED | MANAGED, address(ptr)))
-FORWARD_AFTER(enter_stream(stream), cu_result cuMemAllocAsync(cu_deviceptr *ptr, size_t bytes, cu_stream stream),
-              make_on_device(POOLED, ptr, bytes))
+static cu_result make_pooled_on(cu_deviceptr *ptr, size_t bytes, cu_stream stream);
+FORWARD(cu_result cuMemAllocAsync(cu_deviceptr *ptr, size_t bytes, cu_stream stream),
+        make_pooled_on(ptr, bytes, stream))
 FORWARD_AFTER(enter_stream(stream), cu_result cuMemFreeAsync(cu_deviceptr ptr, cu_stream stream),
               drop_memory(ON_DEVICE | POOLED, address(ptr)))
 
@@ -380,13 +393,16 @@ cu_result cuMemHostGetDevicePointer_v2(cu_deviceptr *device_pointer, void *ptr, 
     return LEATI_CUDA_SUCCESS;
 }
 
+/* Attributes that leat does not ask for. */
+enum { BUFFER_ID = 7, LEGACY_IPC_CAPABLE = 10, MEMPOOL_HANDLE = 17 };
+
 /* Writes one attribute. memory is NULL for an unknown address. */
 static void put_attribute(cu_pointer_attribute attribute, const struct memory *memory, cu_deviceptr ptr,
                           void *value)
 {
     bool host = memory && (memory->place == PINNED || memory->place == REGISTERED);
 
-    switch (attribute) {
+    switch ((int)attribute) {
     case LEATI_CU_POINTER_ATTRIBUTE_CONTEXT:
         *(cu_context *)value = memory && memory->place != POOLED ? memory->context : NULL;
         break;
@@ -401,6 +417,15 @@ static void put_attribute(cu_pointer_attribute attribute, const struct memory *m
         break;
     case LEATI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)value = memory ? memory->context->device : -2;
+        break;
+    case BUFFER_ID:
+        *(unsigned long long *)value = memory ? memory->id : 0;
+        break;
+    case LEGACY_IPC_CAPABLE:
+        *(unsigned char *)value = memory && memory->place == ON_DEVICE;
+        break;
+    case MEMPOOL_HANDLE:
+        *(void **)value = memory ? memory->pool : NULL;
         break;
     case LEATI_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(cu_deviceptr *)value = memory && !memory->start_unknown ? (cu_deviceptr)(uintptr_t)memory->start : 0;
@@ -553,7 +578,7 @@ FORWARD(cu_result cuMemsetD32Async(cu_deviceptr dst, unsigned int value, size_t 
 
 FORWARD(cu_result cuStreamCreate(cu_stream *stream, unsigned int flags), create_stream(stream, flags))
 FORWARD(cu_result cuStreamDestroy_v2(cu_stream stream), destroy_stream(stream))
-FORWARD(cu_result cuStreamQuery(cu_stream stream), query_stream(stream))
+FORWARD_AFTER(enter_uncaptured(stream), cu_result cuStreamQuery(cu_stream stream), query_stream(stream))
 FORWARD_AFTER(enter_unsafe(), cu_result cuStreamSynchronize(cu_stream stream), synchronize_stream(stream))
 FORWARD(cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned int flags),
         wait_event(stream, event))
@@ -569,7 +594,8 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
 
 FORWARD(cu_result cuEventCreate(cu_event *event, unsigned int flags), create_event(event))
 FORWARD(cu_result cuEventDestroy_v2(cu_event event), destroy_event(event))
-FORWARD(cu_result cuEventRecord(cu_event event, cu_stream stream), record_event(event, stream))
+FORWARD_AFTER(enter_uncaptured(stream), cu_result cuEventRecord(cu_event event, cu_stream stream),
+              record_event(event, stream))
 FORWARD_AFTER(enter_unsafe(), cu_result cuEventQuery(cu_event event), query_event(event))
 
 cu_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)

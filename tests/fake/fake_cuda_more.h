@@ -1,7 +1,7 @@
 /*
  * fake_cuda_more.h - functions of the fake libcuda.so.1 that programs call and leat does not: synchronous copies,
- * the variants for per-thread default streams, captures, primary contexts, and cuGetProcAddress(). fake_cuda.c
- * includes it.
+ * the variants for per-thread default streams, pools, captures, primary contexts, and cuGetProcAddress().
+ * fake_cuda.c includes it.
  *
  * It is stricter than the driver about captures: while a stream is capturing, a call that could take long and that
  * a thread makes without having exchanged its capture mode ends the capture, as the driver's manual allows.
@@ -118,6 +118,169 @@ static cu_result host_flags(unsigned *flags, const void *ptr)
     return memory ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
 }
 
+/* ---- pools ---- */
+
+struct CUmemPoolHandle_st {
+    int device;
+    bool is_destroyed;
+};
+
+typedef struct CUmemPoolHandle_st *cu_memory_pool;
+
+static struct CUmemPoolHandle_st default_pools[DEVICES_MOST] = {{.device = 0}, {.device = 1}};
+static struct CUmemPoolHandle_st own_pools[8];
+static _Atomic(cu_memory_pool) current_pools[DEVICES_MOST];
+static atomic_uint pools_made;
+
+static cu_memory_pool pool_of(int device)
+{
+    cu_memory_pool set = atomic_load(&current_pools[device]);
+
+    return set ? set : &default_pools[device];
+}
+
+static cu_result get_pool(cu_memory_pool *pool, cu_memory_pool found)
+{
+    *pool = found;
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_result make_pool(cu_memory_pool *pool)
+{
+    unsigned n = atomic_fetch_add(&pools_made, 1);
+
+    if (n >= 8)
+        return LEATI_CUDA_ERROR_OUT_OF_MEMORY;
+    return get_pool(pool, &own_pools[n]);
+}
+
+/* The figures of pools are 0, because nobody compares them. */
+static cu_result pool_attribute(cu_memory_pool pool, void *value)
+{
+    if (pool->is_destroyed)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    *(unsigned long long *)value = 0;
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_result make_pooled(cu_deviceptr *ptr, size_t bytes, cu_memory_pool pool, cu_stream stream)
+{
+    TRY(enter_stream(stream));
+    if (!bytes || pool->is_destroyed)
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    TRY(make_on_device(POOLED, ptr, bytes));
+    pthread_mutex_lock(&lock);
+    (*find(address(*ptr)))->pool = pool;
+    pthread_mutex_unlock(&lock);
+    return LEATI_CUDA_SUCCESS;
+}
+
+static cu_result make_pooled_on(cu_deviceptr *ptr, size_t bytes, cu_stream stream)
+{
+    TRY(enter_stream(stream));
+    return make_pooled(ptr, bytes, pool_of(current()->device), stream);
+}
+
+static cu_result make_rows(cu_deviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element_bytes)
+{
+    TRY(enter_context());
+    if (!width || !height || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+        return LEATI_CUDA_ERROR_INVALID_VALUE;
+    *pitch = (width + 511) / 512 * 512;
+    return make_on_device(ON_DEVICE, ptr, *pitch * height);
+}
+
+static cu_result find_range(cu_deviceptr *base, size_t *bytes, cu_deviceptr ptr)
+{
+    const struct memory *memory;
+
+    TRY(enter_context());
+    pthread_mutex_lock(&lock);
+    memory = *find(address(ptr));
+    if (memory && base)
+        *base = (cu_deviceptr)(uintptr_t)memory->start;
+    if (memory && bytes)
+        *bytes = memory->bytes;
+    pthread_mutex_unlock(&lock);
+    return memory ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_NOT_FOUND;
+}
+
+static cu_result one_attribute(void *value, cu_pointer_attribute attribute, cu_deviceptr ptr)
+{
+    const struct memory *memory;
+
+    TRY(count_call());
+    pthread_mutex_lock(&lock);
+    memory = *find(address(ptr));
+    if (memory)
+        put_attribute(attribute, memory, ptr, value);
+    pthread_mutex_unlock(&lock);
+    return memory ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The handle has the start and the bytes of the allocation. */
+static cu_result make_ipc_handle(size_t handle[8], cu_deviceptr ptr)
+{
+    const struct memory *memory;
+
+    TRY(enter_context());
+    pthread_mutex_lock(&lock);
+    memory = *find(address(ptr));
+    if (memory && memory->place != ON_DEVICE)
+        memory = NULL;
+    if (memory) {
+        handle[0] = (size_t)memory->start;
+        handle[1] = memory->bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return memory ? LEATI_CUDA_SUCCESS : LEATI_CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Streams of a green context: the only one is at this address. */
+static _Atomic(cu_stream) green_stream;
+
+static cu_result make_green_stream(cu_stream *stream)
+{
+    TRY(create_stream(stream, FAKE_STREAM_NON_BLOCKING));
+    atomic_store(&green_stream, *stream);
+    return LEATI_CUDA_SUCCESS;
+}
+
+#define POOL_LIST(X)                                                                                              \
+    X(cuDeviceGetDefaultMemPool, (cu_memory_pool * pool, cu_device device),                                       \
+      get_pool(pool, &default_pools[device]))                                                                     \
+    X(cuDeviceGetMemPool, (cu_memory_pool * pool, cu_device device), get_pool(pool, pool_of(device)))             \
+    X(cuDeviceSetMemPool, (cu_device device, cu_memory_pool pool),                                                \
+      (atomic_store(&current_pools[device], pool), LEATI_CUDA_SUCCESS))                                           \
+    X(cuMemPoolCreate, (cu_memory_pool * pool, const void *properties), ((void)properties, make_pool(pool)))      \
+    X(cuMemPoolDestroy, (cu_memory_pool pool), (pool->is_destroyed = true, LEATI_CUDA_SUCCESS))                   \
+    X(cuMemPoolGetAttribute, (cu_memory_pool pool, int attribute, void *value),                                   \
+      ((void)attribute, pool_attribute(pool, value)))                                                             \
+    X(cuMemPoolSetAttribute, (cu_memory_pool pool, int attribute, void *value),                                   \
+      ((void)pool, (void)attribute, (void)value, LEATI_CUDA_SUCCESS))                                             \
+    X(cuMemPoolTrimTo, (cu_memory_pool pool, size_t keep), ((void)pool, (void)keep, LEATI_CUDA_SUCCESS))          \
+    X(cuMemAllocAsync_ptsz, (cu_deviceptr * ptr, size_t bytes, cu_stream stream),                                 \
+      make_pooled_on(ptr, bytes, or_per_thread(stream)))                                                          \
+    X(cuMemFreeAsync_ptsz, (cu_deviceptr ptr, cu_stream stream), cuMemFreeAsync(ptr, or_per_thread(stream)))      \
+    X(cuMemAllocFromPoolAsync, (cu_deviceptr * ptr, size_t bytes, cu_memory_pool pool, cu_stream stream),         \
+      make_pooled(ptr, bytes, pool, stream))                                                                      \
+    X(cuMemAllocFromPoolAsync_ptsz, (cu_deviceptr * ptr, size_t bytes, cu_memory_pool pool, cu_stream stream),    \
+      make_pooled(ptr, bytes, pool, or_per_thread(stream)))                                                       \
+    X(cuMemAllocPitch_v2,                                                                                         \
+      (cu_deviceptr * ptr, size_t * pitch, size_t width, size_t height, unsigned element_bytes),                  \
+      make_rows(ptr, pitch, width, height, element_bytes))                                                        \
+    X(cuMemGetAddressRange_v2, (cu_deviceptr * base, size_t * bytes, cu_deviceptr ptr),                           \
+      find_range(base, bytes, ptr))                                                                               \
+    X(cuPointerGetAttribute, (void *value, cu_pointer_attribute attribute, cu_deviceptr ptr),                     \
+      one_attribute(value, attribute, ptr))                                                                       \
+    X(cuPointerSetAttribute, (const void *value, int attribute, cu_deviceptr ptr),                                \
+      ((void)value, (void)attribute, find_range(NULL, NULL, ptr)))                                                \
+    X(cuIpcGetMemHandle, (size_t * handle, cu_deviceptr ptr), make_ipc_handle(handle, ptr))                       \
+    X(cuStreamGetGreenCtx, (cu_stream stream, void **green),                                                      \
+      (*green = stream == atomic_load(&green_stream) ? &green_stream : NULL, LEATI_CUDA_SUCCESS))                 \
+    X(cuGreenCtxStreamCreate, (cu_stream * stream, void *green, unsigned flags, int priority),                    \
+      ((void)green, (void)flags, (void)priority, make_green_stream(stream)))
+
 #define COPY_LIST(X)                                                                                              \
     X(cuMemcpyHtoD_v2, (cu_deviceptr dst, const void *src, size_t bytes), copy_in_sync(dst, src, bytes, LEGACY))  \
     X(cuMemcpyHtoD_v2_ptds, (cu_deviceptr dst, const void *src, size_t bytes),                                    \
@@ -216,12 +379,14 @@ static cu_result look_up(const char *name, void **function, int version, unsigne
 
 #define DECLARE_MORE(name, parameters, result) EXPORT cu_result name parameters;
 COPY_LIST(DECLARE_MORE)
+POOL_LIST(DECLARE_MORE)
 #define DEFINE_MORE(name, parameters, result)                                                                     \
     cu_result name parameters                                                                                     \
     {                                                                                                             \
         return result;                                                                                            \
     }
 COPY_LIST(DEFINE_MORE)
+POOL_LIST(DEFINE_MORE)
 
 /* ---- lookups ---- */
 
@@ -239,6 +404,22 @@ COPY_LIST(DEFINE_MORE)
     X(cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz)                                         \
     X(cuMemAlloc, 3020, cuMemAlloc_v2, cuMemAlloc_v2)                                                             \
     X(cuMemFree, 3020, cuMemFree_v2, cuMemFree_v2)                                                                \
+    X(cuMemAllocPitch, 3020, cuMemAllocPitch_v2, cuMemAllocPitch_v2)                                              \
+    X(cuMemAllocAsync, 11020, cuMemAllocAsync, cuMemAllocAsync_ptsz)                                              \
+    X(cuMemFreeAsync, 11020, cuMemFreeAsync, cuMemFreeAsync_ptsz)                                                 \
+    X(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz)                      \
+    X(cuMemGetInfo, 3020, cuMemGetInfo_v2, cuMemGetInfo_v2)                                                       \
+    X(cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, cuMemGetAddressRange_v2)                               \
+    X(cuPointerGetAttribute, 4000, cuPointerGetAttribute, cuPointerGetAttribute)                                  \
+    X(cuPointerGetAttributes, 7000, cuPointerGetAttributes, cuPointerGetAttributes)                               \
+    X(cuPointerSetAttribute, 6000, cuPointerSetAttribute, cuPointerSetAttribute)                                  \
+    X(cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, cuIpcGetMemHandle)                                              \
+    X(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, cuMemPoolGetAttribute)                                 \
+    X(cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, cuMemPoolSetAttribute)                                 \
+    X(cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, cuMemPoolTrimTo)                                                   \
+    X(cuStreamDestroy, 4000, cuStreamDestroy_v2, cuStreamDestroy_v2)                                              \
+    X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2)                              \
+    X(cuStreamEndCapture, 10000, cuStreamEndCapture, cuStreamEndCapture)                                          \
     X(cuMemcpyBatchAsync, 12080, cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz)                                     \
     X(cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz)                               \
     X(cuMemHostAlloc, 2020, cuMemHostAlloc, cuMemHostAlloc)                                                       \

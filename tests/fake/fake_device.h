@@ -75,6 +75,8 @@ struct memory {
     char *start;
     size_t bytes;
     struct FAKE_CONTEXT *context;
+    unsigned long long id; /* unique */
+    void *pool;            /* of POOLED memory: the program's own pool; NULL: another */
     bool start_unknown; /* the driver reports only the size */
     unsigned flags;     /* of PINNED and REGISTERED memory */
 
@@ -90,6 +92,7 @@ static struct FAKE_CONTEXT contexts[DEVICES_MOST] = {{.device = 0}, {.device = 1
 static int retained[DEVICES_MOST];
 static struct memory *memories;
 static unsigned live, calls, fail_at, fail_with;
+static unsigned long long last_id;
 
 /* ---- functions that the vendor's file defines ---- */
 
@@ -206,6 +209,7 @@ static unsigned add_memory(enum place place, void *start, size_t bytes)
                               .start = start,
                               .bytes = bytes,
                               .context = current(),
+                              .id = ++last_id,
                               .preferred = -2,
                               .prefetched = -2};
     memories = memory;

@@ -184,6 +184,133 @@ static void waits_of_streams_get_their_times(void **state)
     free(file.bytes);
 }
 
+/* Calls of CUDA that another recorder has told of, beside an operation of leat's: a launch of a graph with two
+ * kernels, with the driver's call in it, a copy that leat serves, with the copies that leat makes for it, and work
+ * without a call. */
+static void foreign_operations_are_joined(void **state)
+{
+    enum { CALL = LEATI_TRACE_FOREIGN };
+    const struct leati_trace_thread thread = {.id = 1};
+    const struct leati_trace_device device = {.id = 1};
+    const struct leati_trace_lane lane = {.id = 1, .device = 1, .serial = 7};
+    const struct leati_trace_source source = {LEATI_TRACE_BY_CUPTI, 5};
+    const struct leati_trace_op own = {.host_start_ns = 3000,
+                                       .host_time = 500,
+                                       .device_start_ns = 3100,
+                                       .device_end_ns = 3400,
+                                       .bytes = 64,
+                                       .lane = 1,
+                                       .kind = LEATI_TRACE_COPY};
+    const struct leati_trace_op range = {
+        .host_start_ns = 900, .host_time = 1500, .name = 6, .kind = LEATI_TRACE_RANGE};
+    const struct leati_trace_op calls[] = {
+        {.host_start_ns = 1010, .host_time = 50, .value = 1, .name = 7, .kind = LEATI_TRACE_KERNEL, .how = CALL},
+        {.host_start_ns = 1000, .host_time = 100, .value = 1, .name = 8, .kind = LEATI_TRACE_KERNEL, .how = CALL},
+        {.host_start_ns = 3050, .host_time = 10, .value = 2, .kind = LEATI_TRACE_COPY, .how = CALL},
+        {.host_start_ns = 2900, .host_time = 900, .value = 3, .name = 9, .kind = LEATI_TRACE_COPY, .how = CALL}};
+    const struct leati_trace_op works[] = {
+        {.device_start_ns = 1200,
+         .device_end_ns = 1300,
+         .value = 1,
+         .lane = 1,
+         .name = 10,
+         .kind = LEATI_TRACE_KERNEL},
+        {.device_start_ns = 1400,
+         .device_end_ns = 1600,
+         .value = 1,
+         .lane = 1,
+         .name = 11,
+         .kind = LEATI_TRACE_KERNEL},
+        {.device_start_ns = 3110, .device_end_ns = 3120, .value = 2, .lane = 1, .kind = LEATI_TRACE_COPY},
+        {.device_start_ns = 3130, .device_end_ns = 3140, .value = 3, .lane = 1, .kind = LEATI_TRACE_COPY},
+        {.device_start_ns = 5000, .device_end_ns = 5001, .value = 99, .lane = 1, .kind = LEATI_TRACE_FILL}};
+    const uint64_t number = LEATI_TRACE_FOREIGN_NUMBER;
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_log *log;
+    unsigned kernels = 0, copies = 0, joined = 0;
+
+    (void)state;
+    made_header(&file);
+    made_string(&file, 5, "CUPTI 1");
+    made_string(&file, 6, "step");
+    made_string(&file, 7, "cuGraphLaunch");
+    made_string(&file, 8, "cudaGraphLaunch");
+    made_string(&file, 9, "cudaMemcpy");
+    made_string(&file, 10, "plain");
+    made_string(&file, 11, "_Z6kernelPfi");
+    made_chunk(&file, LEATI_TRACE_CHUNK_SOURCE, 0, 0, &source, 1, sizeof source);
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
+    made_chunk(&file, LEATI_TRACE_CHUNK_DEVICES, 0, 0, &device, 1, sizeof device);
+    made_chunk(&file, LEATI_TRACE_CHUNK_LANES, 0, 0, &lane, 1, sizeof lane);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 0, number, works, 5, sizeof works[0]);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, number + 5, calls, 4, sizeof calls[0]);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &own, 1, sizeof own);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 1, &range, 1, sizeof range);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    assert_int_equal(log->calls_by, ACTIVITY_CALLS_BY_CUPTI);
+    assert_string_equal(activity_name(log, log->calls_detail), "CUPTI 1");
+    for (size_t i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind == ACTIVITY_COPY && (a->flags & ACTIVITY_FLAG_DEVICE))
+            copies++;
+        if (a->kind != ACTIVITY_KERNEL)
+            continue;
+        kernels++;
+        assert_int_equal(a->host_begin_ns, 100);
+        assert_int_equal(a->host_end_ns, 200);
+        assert_string_equal(activity_name(log, a->place), "cudaGraphLaunch");
+        assert_string_equal(activity_name(log, a->range), "step");
+        joined += !strcmp(activity_name(log, a->name), "kernel(float*, int)");
+    }
+    /* Two kernels, leat's copy, the call that leat served, the fill, and the range. */
+    assert_int_equal(log->count, 6);
+    assert_true(kernels == 2 && copies == 1);
+    if (!joined)
+        print_message("[   note   ] no library decodes names here\n");
+    assert_false(activity_log_cut(log, "none", error));
+    assert_string_equal(error, "it has no range 'none'");
+    assert_true(activity_log_cut(log, "step", error));
+    assert_int_equal(log->span_ns, 1500);
+    assert_int_equal(log->count, 3);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
+/* Within a range, a pool begins with the memory that it had before. */
+static void ranges_cut_the_memory_of_pools(void **state)
+{
+    const struct leati_trace_op range = {
+        .host_start_ns = 1600, .host_time = 900, .name = 12, .kind = LEATI_TRACE_RANGE};
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX];
+    struct activity_log *log;
+
+    (void)state;
+    made_trace(&file);
+    made_string(&file, 12, "inner");
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 45, &range, 1, sizeof range);
+    log = made_read(file.bytes, file.count, error);
+    if (!log)
+        fail_msg("%s", error);
+    assert_int_equal(log->change_count, 4);
+    assert_true(activity_log_cut(log, "inner", error));
+    assert_int_equal(log->span_ns, 900);
+    assert_int_equal(log->change_count, 2);
+    assert_true(log->changes[0].ns == 0 && log->changes[0].used_bytes == 4000);
+    assert_true(log->changes[1].ns == 400 && log->changes[1].used_bytes == 3000);
+    assert_int_equal(log->pools[0].changes, 2);
+    assert_int_equal(log->pools[0].used_peak_bytes, 4000);
+    assert_int_equal(log->pools[0].used_bytes, 3000);
+    assert_int_equal(log->pools[0].reserved_bytes, 8192);
+    assert_int_equal(log->pools[1].changes, 0);
+    activity_log_destroy(log);
+    free(file.bytes);
+}
+
 static void kineto_traces_are_read(void **state)
 {
     char error[ACTIVITY_ERROR_MAX];
@@ -653,12 +780,31 @@ static void timelines_in_one_pass_have_all(void **state)
     assert_non_null(strstr(error, "traces of leat"));
 }
 
+static void foreign_operations_are_refused_in_one_pass(void **state)
+{
+    const struct leati_trace_op call = {.host_start_ns = 1010, .host_time = 50, .value = 1};
+    struct made_file file = {NULL, 0, 0};
+    char path[TEMPORARY_PATH], error[ACTIVITY_ERROR_MAX];
+    size_t bytes;
+    int fd = temporary_file(path);
+
+    (void)state;
+    made_trace(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, LEATI_TRACE_FOREIGN_NUMBER, &call, 1, sizeof call);
+    assert_true(fd >= 0 && write(fd, file.bytes, file.count) == (ssize_t)file.count && close(fd) == 0);
+    assert_null(in_one_pass(path, &bytes, error));
+    assert_non_null(strstr(error, "which --one-pass cannot join"));
+    unlink(path);
+    free(file.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leat_traces_are_read),
         cmocka_unit_test(memory_of_pools_is_read),
         cmocka_unit_test(waits_of_streams_get_their_times),
+        cmocka_unit_test(foreign_operations_are_joined),
         cmocka_unit_test(kineto_traces_are_read),
         cmocka_unit_test(nsys_exports_are_read),
         cmocka_unit_test(cut_nsys_exports_are_refused),
@@ -669,6 +815,8 @@ int main(void)
         cmocka_unit_test(pages_are_small_and_closed),
         cmocka_unit_test(perfetto_slices_nest),
         cmocka_unit_test(timelines_in_one_pass_have_all),
+        cmocka_unit_test(ranges_cut_the_memory_of_pools),
+        cmocka_unit_test(foreign_operations_are_refused_in_one_pass),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
