@@ -123,17 +123,26 @@ static void tell_place(const void *object, uint64_t offset, bool write, int erro
     snprintf(text, text_bytes, "error %d at place %d", error, (int)offset);
 }
 
+static void count_failure(void *timeline, leat_status status, const char *message)
+{
+    (void)message;
+    assert_int_equal(status, LEAT_ERROR_FILE);
+    ++*(int *)timeline;
+}
+
 /* A copy stops because its storage fails at part 2, while another thread has taken an earlier part and not copied
  * it. The message must state how many bytes have arrived, and where the storage failed. */
 static void a_failed_storage_is_told_with_its_place(void **state)
 {
     static const struct leati_storage_ops ops = {.move = fail_at_two, .describe = tell_place};
+    int failures = 0;
     struct leati_flags flags;
     struct leati_chunk chunk = {.bytes = 4, .parts = 4, .part_bytes = 1};
     struct leati_job job = {.direction = LEATI_DIRECTION_HOST,
                             .early = true,
-                            .eager = true, /* so that the job reports nothing to a timeline */
                             .bytes = 4,
+                            .timeline_failed = count_failure,
+                            .timeline = &failures,
                             .storage = {.ops = &ops},
                             .flags = &flags,
                             .chunks = &chunk,
@@ -149,6 +158,7 @@ static void a_failed_storage_is_told_with_its_place(void **state)
     leati_job_work(&job);
     assert_true(leati_job_staged(&job));
     assert_int_equal(atomic_load(&job.stopped_at), 2);
+    assert_int_equal(failures, 1);
     /* Do what a thread would have done that took the first part and did not copy it. */
     atomic_store(&job.stopped_at, 0);
     leati_job_message(&job, message, sizeof message);
