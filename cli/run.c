@@ -38,7 +38,7 @@ const char cli_run_help[] =
     "  --report FILE  writes the table to FILE\n"
     "  --log          only observes: the driver makes all copies, and the table says which leat would have made\n"
     "  --least BYTES  leat makes copies from this size on, such as 4M, also while processors are busy; without it from\n"
-    "                 16 MiB on\n"
+    "                 8 MiB on\n"
     "  --pinned       leat allocates pinned memory from 8 MiB on; children of fork() get a copy of it\n"
     "  --pool         leat keeps device memory that the program frees: cuMemAllocAsync gets blocks of a pool of leat's,\n"
     "                 and cuMemAlloc gets freed allocations of the same size again\n"

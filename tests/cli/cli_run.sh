@@ -237,16 +237,16 @@ asked='the default of --least'
 with fake "$leat" run --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
     fail 'without --least: failed'
 has '; 0 copies, 0 B, went through leat$'
-# Where most processors are busy, the driver makes copies of less than 128 MiB, unless --least is given.
+# Where most processors are busy, the driver makes copies of less than 64 MiB, unless --least is given.
 for busy in 1000000 1; do
     asked="$busy threads that run"
     echo "0.00 0.00 0.00 $busy/2000000 1" >"$work/load"
     with names env LEATRUN_LOADAVG="$work/load" "$leat" run --report "$work/report" "$clients/client" dlsym long \
         >"$work/out" 2>"$work/err" || fail "$asked: failed"
     if [ $busy = 1 ]; then
-        has '; 4 copies, 304 MiB, went through leat$'
+        has '; 4 copies, 176 MiB, went through leat$'
     else
-        has '; 2 copies, 256 MiB, went through leat$'
+        has '; 2 copies, 128 MiB, went through leat$'
         has '^cuMemcpyHtoD  *1 *24 MiB .* driver: most processors were busy'
         has '^cuMemcpyDtoH  *1 *24 MiB .* driver: most processors were busy'
     fi

@@ -675,7 +675,7 @@ static void batches(void)
 /* Copies that leat makes without --least. */
 static void long_copies(void)
 {
-    static const size_t bytes[] = {24 * MIB, 128 * MIB};
+    static const size_t bytes[] = {24 * MIB, 64 * MIB};
 
     start();
     for (int i = 0; i < 2; i++) {

@@ -4,7 +4,7 @@
 Usage: programs.py NAME        tools/run-programs.py runs them with and without "leat run", and compares.
        programs.py --list      prints the names with what the caller must know, as JSON
 
-The programs contain nothing about leat. Each prints the same each time it runs on one machine. SIZE is above the 16 MiB
+The programs contain nothing about leat. Each prints the same each time it runs on one machine. SIZE is above the 8 MiB
 from which on "leat run" makes copies; the other sizes are odd ones below.
 """
 import ctypes
