@@ -73,8 +73,8 @@ static bool is_for_amd(const char *image)
 static bool has_embedded_kernels(const char *image, size_t bytes)
 {
     /* Names in an image that identify leat's code objects: a kernel of the basic module, and prefixes of kernels
-     * in the layout modules. */
-    static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_"};
+     * in the modules of layouts and conversions. */
+    static const char *const names[] = {"leat_fill_u8.kd", "leat_layout_", "leat_transpose_", "leat_convert_"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (memmem(image, bytes, names[i], strlen(names[i])))
