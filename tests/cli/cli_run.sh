@@ -232,11 +232,14 @@ with fake "$clients/client" dlsym pinned | cmp -s - "$work/out" || fail 'without
 has '^cuMemHostAlloc  .* driver: leat run was called without --pinned$'
 grep -q 'pinned alloc' "$work/report" && fail 'without --pinned: leat served an allocation'
 
-# Without --least the client's copies, up to 9 MiB, are too short.
+# Without --least copies of 8 MiB and more are leat's, and the client's other copies are too short.
 asked='the default of --least'
-with fake "$leat" run --report "$work/report" "$clients/client" dlsym copies >"$work/out" 2>"$work/err" ||
-    fail 'without --least: failed'
-has '; 0 copies, 0 B, went through leat$'
+echo '0.00 0.00 0.00 1/2000000 1' >"$work/load"
+with fake env LEATRUN_LOADAVG="$work/load" "$leat" run --report "$work/report" "$clients/client" dlsym copies \
+    >"$work/out" 2>"$work/err" || fail 'without --least: failed'
+has '; 24 copies, 216.0 MiB, went through leat$'
+has '^cuMemcpyHtoD  *3  *27.0 MiB .* leat$'
+has '^cuMemcpyHtoD  *[0-9]*  *27.0 MiB .* driver: too short for leat'
 # Where most processors are busy, the driver makes copies of less than 64 MiB, unless --least is given.
 for busy in 1000000 1; do
     asked="$busy threads that run"
