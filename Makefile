@@ -243,9 +243,9 @@ thread-safety:
 	        -Wthread-safety -Werror || exit 1; done
 	$(say) LOCKS '$(words $(thread_safety_src)) files have no findings'
 
-# Runs clang-tidy on one file at a time with the checks of .clang-tidy. The layout kernels are left out: any change
-# of them would change the built files, and sanitizers test them.
-tidy_src := $(filter-out src/kernels/layout_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
+# Runs clang-tidy on one file at a time with the checks of .clang-tidy. The kernels of layouts and conversions
+# are left out: any change of them would change the built files, and sanitizers test them.
+tidy_src := $(filter-out src/kernels/layout_kernels.c src/kernels/convert_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
 $(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h dropin/*.h compat/*/*.h)) $(headers)

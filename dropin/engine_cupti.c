@@ -109,9 +109,9 @@ static unsigned kind_of_memory_call(const char *name)
     return NOT_RECORDED;
 }
 
-/* Returns what a call does, or 0 if it neither submits work nor explains idle time. name: without "cu" or "cuda".
- */
-static enum leati_trace_kind kind_of_call(const char *name)
+/* Returns what a call does, an enum leati_trace_kind, or NOT_RECORDED if it neither submits work nor explains idle
+ * time. name: without "cu" or "cuda". */
+static unsigned kind_of_call(const char *name)
 {
     if (begins(name, "LaunchHostFunc"))
         return LEATI_TRACE_HOST_FUNCTION;

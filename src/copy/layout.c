@@ -6,6 +6,7 @@
  */
 #include "copy/layout.h"
 
+#include "base/assert.h"
 #include "base/options.h"
 #include "base/sized.h"
 
@@ -260,6 +261,7 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
                                                 leati_layout_align(copy->src), &copy->convert, &copy->layouts,
                                                 &copy->start));
     }
+    leati_assert(copy->layouts != NULL);
     if (copy->layouts->canonical.empty)
         return LEAT_OK;
     copy->plan.transfer.shape = LEATI_SHAPE_LAYOUT;

@@ -3,6 +3,8 @@
 
 #include "layout/gpu_task.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 /* The maximum number of threads of a block; as in kernels/convert_kernels.c. */
@@ -137,8 +139,10 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
     lines = add_lines(task, canonical, taken);
     if (!cut_strips(gpu, lines, group))
         return false;
-    if (task->channel_order == LEATI_CHANNEL_CYCLIC)
+    if (task->channel_order == LEATI_CHANNEL_CYCLIC) {
+        leati_assert(canonical->channels > 0);
         task->step_channel = task->step % canonical->channels;
+    }
     task->odd_dst = !is_even(canonical, true, taken, WORD_BYTES);
     task->odd_src = !is_even(canonical, false, taken, piece_of(group * src_bytes));
     gpu->kernel = "leat_convert_rows";

@@ -49,12 +49,14 @@ void leati_host_convert_make(const struct leati_canonical *canonical, struct lea
         host->part_size[k] = k == dense && dense ? SIDE_LEAST : 1;
         if (host->part_size[k] > canonical->size[k])
             host->part_size[k] = canonical->size[k];
+        leati_assert(host->part_size[k] > 0); /* an empty layout is not planned */
         room /= host->part_size[k];
     }
     for (unsigned k = 0; k < canonical->dims; k++) {
         uint64_t size = host->part_size[k] * (room ? room : 1);
 
         host->part_size[k] = size < canonical->size[k] ? size : canonical->size[k];
+        leati_assert(host->part_size[k] > 0);
         room = size / host->part_size[k];
         host->part_count[k] = (canonical->size[k] + host->part_size[k] - 1) / host->part_size[k];
         host->parts *= host->part_count[k];
@@ -180,6 +182,7 @@ static void set_factors(struct rows *rows, const struct leati_factors *factors, 
     uint32_t at = (uint32_t)channel;
 
     rows->cycle = cyclic ? factors->count * VECTOR : VECTOR;
+    leati_assert(rows->cycle > 0);
     for (uint32_t i = 0; i < rows->cycle; i++) {
         rows->scale[i] = factors->scale[at];
         rows->bias[i] = factors->bias[at];
