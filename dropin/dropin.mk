@@ -3,7 +3,8 @@
 # includes this file.
 #
 # Both are loaded into programs that may use leat, too, so they export only what their .map files list. libleat-run is
-# also loaded into programs without any sanitizer, so it is built without.
+# also loaded into programs without any sanitizer, so it is built without. The engine uses structs of libleat's, which
+# are larger where assertions are compiled in (CHECKED=1), so it is compiled with the same flag.
 
 run_so := $(BUILD)/libleat-run.so
 run_engine := $(BUILD)/libleat-run-engine.so
@@ -18,7 +19,7 @@ $(run_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
 $(run_engine_obj): $(BUILD)/obj/dropin/%.o: dropin/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) -Iinclude -Isrc -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(RUN_CFLAGS) $(CFLAGS) $(checked_flag) -Iinclude -Isrc -MMD -MP -c $< -o $@
 
 # The versions of dlsym() that glibc has on this machine (lookup.c).
 $(BUILD)/libleat-run.map: dropin/run.map $(BUILD)/flags
