@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char forms[] = "addresses are tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH, unix:@NAME and ucx:HOST:PORT";
+static const char forms[] =
+    "addresses are tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH, unix:@NAME and ucx:HOST:PORT";
 
 const char *leatn_scheme_name(enum leatn_scheme scheme)
 {

@@ -112,8 +112,8 @@ static void __attribute__((format(printf, 2, 3))) fail(struct leatn_handshake *s
     va_end(args);
 }
 
-/* Checks the part of the other end's hello that all versions have, as far as it has come, so that a foreign program
- * is noticed at its first wrong byte. */
+/* Checks the part of the other end's hello that all versions have, as far as it has come, so that a foreign
+ * program is noticed at its first wrong byte. */
 static void check_prefix(struct leatn_handshake *shake)
 {
     size_t known = shake->in_bytes < sizeof magic ? shake->in_bytes : sizeof magic;
@@ -130,7 +130,8 @@ static void check_prefix(struct leatn_handshake *shake)
     memcpy(&version, shake->in + AT_VERSION, sizeof version);
     if (version == LEATN_VERSION)
         return;
-    fail(shake, "the other end has version %u of the protocol, and this end version %u: use the same leat at both ends",
+    fail(shake,
+         "the other end has version %u of the protocol, and this end version %u: use the same leat at both ends",
          (unsigned)version, (unsigned)LEATN_VERSION);
     if (!shake->connected)
         set_out(shake, shake->listener, LEATN_HELLO_BYTES);
@@ -151,9 +152,10 @@ static void take_hello(struct leatn_handshake *shake)
     if (!shake->connected)
         set_out(shake, shake->listener, LEATN_HELLO_BYTES);
     if (hello[AT_ROLE] != (shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR))
-        fail(shake,
-             "the other end says that it %s too: something sends this end's bytes back, or both ends have the same part",
-             shake->connected ? "connects" : "listens");
+        fail(
+            shake,
+            "the other end says that it %s too: something sends this end's bytes back, or both ends have the same part",
+            shake->connected ? "connects" : "listens");
     else if (key != shake->secret->given)
         fail(shake, "%s has a key, and %s has none: give both the same key, or none (unix: only)",
              key ? "the other end" : "this end", key ? "this end" : "the other end");
@@ -248,10 +250,12 @@ void leatn_handshake_was_closed(struct leatn_handshake *shake, int error)
     else if (error)
         fail(shake, "the connection broke before %s: %s", awaited(shake), strerror(error));
     else if (shake->connected && shake->step == LEATN_HANDSHAKE_HELLO && !shake->in_bytes)
-        fail(shake, "the other end closed the connection without an answer: it is no leat, it ended, it accepts only processes of its own user, or too many connected at once");
+        fail(
+            shake,
+            "the other end closed the connection without an answer: it is no leat, it ended, it accepts only processes of its own user, or too many connected at once");
     else
-        fail(shake, "the other end closed the connection before %s, of which %zu of %zu bytes came", awaited(shake),
-             shake->in_bytes, wanted);
+        fail(shake, "the other end closed the connection before %s, of which %zu of %zu bytes came",
+             awaited(shake), shake->in_bytes, wanted);
     shake->out_at = shake->out_bytes;
 }
 
@@ -307,7 +311,8 @@ leat_status leatn_handshake_run(struct leatn_handshake *shake, int fd)
 
     while (move_once(shake, fd))
         ;
-    /* Unread bytes at close() make the system send a reset, which may overtake the reason that was just written. */
+    /* Unread bytes at close() make the system send a reset, which may overtake the reason that was just written.
+     */
     if (leatn_handshake_state(shake) == LEAT_ERROR_LINK)
         (void)!recv(fd, rest, sizeof rest, MSG_DONTWAIT);
     return leatn_handshake_state(shake);

@@ -2,7 +2,8 @@
  * handshake.h - what the two ends of a new connection exchange before it becomes a link: who they are, proofs that
  * both know the key, and parameters.
  *
- * The messages have fixed sizes, and numbers are little-endian. C is the end that connects, L the end that listens.
+ * The messages have fixed sizes, and numbers are little-endian. C is the end that connects, L the end that
+ * listens.
  *
  *     C to L   hello, 64 bytes
  *     L to C   hello
@@ -15,10 +16,10 @@
  *
  * The first 12 bytes of a hello are the same in all versions, so that ends of two versions can name both of them.
  *
- * A proof is the keyed hash, with a key that is derived from the user's, of the sender's role and of both hellos. So
- * a proof is worth nothing on another connection, whose nonces differ, nor for the other end, whose role differs, and
- * a hello that was changed on its way makes the proofs fail. C proves first: whoever only connects to a listener gets
- * nothing that he could use to try keys.
+ * A proof is the keyed hash, with a key that is derived from the user's, of the sender's role and of both hellos.
+ * So a proof is worth nothing on another connection, whose nonces differ, nor for the other end, whose role
+ * differs, and a hello that was changed on its way makes the proofs fail. C proves first: whoever only connects to
+ * a listener gets nothing that he could use to try keys.
  *
  * The state machine below knows no socket: it says what to read and what to write. It allocates nothing.
  */
@@ -35,8 +36,8 @@ enum { LEATN_VERSION = 1, LEATN_HELLO_BYTES = 64, LEATN_PROOF_BYTES = 40, LEATN_
 
 /* What the proofs need of the user's key. */
 struct leatn_secret {
-    bool given;             /* false: there is no key, and the proofs use one that is known to everybody */
-    unsigned char key[32];  /* derived from the user's key */
+    bool given;            /* false: there is no key, and the proofs use one that is known to everybody */
+    unsigned char key[32]; /* derived from the user's key */
 };
 
 enum leatn_handshake_step {
@@ -66,8 +67,8 @@ void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t ke
 void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
                            uint64_t idle_timeout_ns, bool ucx);
 
-/* Return how many bytes to read or write next, and their place; 0: none. Nothing is read while there is something to
- * write. */
+/* Return how many bytes to read or write next, and their place; 0: none. Nothing is read while there is something
+ * to write. */
 size_t leatn_handshake_to_read(struct leatn_handshake *shake, void **at);
 size_t leatn_handshake_to_write(const struct leatn_handshake *shake, const void **at);
 
@@ -84,7 +85,8 @@ void leatn_handshake_was_late(struct leatn_handshake *shake, uint64_t after_ns);
 /* Returns LEAT_OK: it is done; LEAT_NOT_READY: there is more to read or write; LINK: it has failed. */
 leat_status leatn_handshake_state(const struct leatn_handshake *shake);
 
-/* Reads and writes on a non-blocking socket until it would have to wait. Returns the state, and sets no message. */
+/* Reads and writes on a non-blocking socket until it would have to wait. Returns the state, and sets no message.
+ */
 leat_status leatn_handshake_run(struct leatn_handshake *shake, int fd);
 
 /* Returns the event to poll() for. */
