@@ -98,6 +98,14 @@ def check_rails_and_windows(checks):
             checks.close(f"ring of {ring} chunks, host link {stage_rate / GB:.0f} GB/s", size / seconds, expected, 0.03)
 
 
+def check_hold_ring(checks):
+    """Two hops, a window of one chunk: its place is free when the middle node has sent the chunk on."""
+    run, seconds = simulation.broadcast(PATH, simulation.chain(3), 3, SIZE, window=1, hold_ring=True)
+    cycle = 2 * paper.tau(PATH) + 2 * PATH.hop + PATH.relay
+    checks.close("a chain that holds its ring", seconds, paper.chunks(PATH, SIZE) * cycle)
+    checks.conserved("a chain that holds its ring", run, SIZE)
+
+
 def check_extremes(checks):
     """What must hold whatever the inputs are."""
     edges = simulation.chain(8)
@@ -109,6 +117,9 @@ def check_extremes(checks):
     checks.true("a slow last node is slower by at most its factor", healthy < slow < 4 * healthy + 1e-9)
     checks.true("a repaired chain ends after the detection", healthy / 2 + 0.5 < repaired < healthy + 0.5 + healthy)
     checks.conserved("a repaired chain", run, SIZE)
+    # Node 2 sends all to node 3, and to node 4 what node 3 had not; one or two chunks were under way when node 3 died.
+    twice = run.nodes[2].sent + run.nodes[3].sent - 2 * SIZE
+    checks.true("a repaired chain sends only what is missing", 0 <= twice <= 2 * MIB, f"{twice} bytes too many")
     run, repaired = simulation.broadcast_with_failure(PATH, simulation.two_trees(64), 64, 8 * SIZE, 21,
                                                       paper.two_trees(PATH, 64, 8 * SIZE) / 2, 0.1)
     checks.conserved("two repaired trees", run, 8 * SIZE)
@@ -119,8 +130,8 @@ def check_extremes(checks):
         checks.true(f"{way.__name__}: more nodes take no less time", times == sorted(times))
         checks.true(f"{way.__name__}: no faster than one link", min(times) >= paper.single_link(PATH, 8 * GB))
     best = paper.best_chunk(PATH, 8 * GB, 100)
-    times = {factor: paper.chain(PATH._replace(chunk=best * factor), 101, 8 * GB) for factor in (0.5, 1, 2)}
-    checks.true("the best chunk is best", times[1] < times[0.5] and times[1] < times[2])
+    times = [paper.chain(PATH._replace(chunk=best * factor), 101, 8 * GB) for factor in (0.9, 1, 1.1)]
+    checks.true("the best chunk is best", times[1] < min(times[0], times[2]))
 
 
 def check_failures(checks):
@@ -132,7 +143,12 @@ def check_failures(checks):
 def check_incast(checks):
     goodput, dropped, timeouts = incast.incast(1, 10000, 5e9, 100 * US, 1 << 40, 0.2)
     checks.true("one sender loses nothing", dropped == 0 and timeouts == 0 and 0.5 < goodput <= 1)
+    # By hand: a port that takes 5 packets a round trip. Windows of 10, 5, 6, 3, 4, 5, and the last 3 packets.
+    found = incast.incast(1, 30, 5 * 9000 / (100 * US), 100 * US, 100, 0.2)
+    checks.close("rounds of one sender: goodput", found[0], 30 / 35)
+    checks.close("rounds of one sender: packets lost", found[1], 6 / 36)
     crowd = incast.incast(400, 20, 5e9, 100 * US, MIB, 0.2)
+    checks.true("a timeout takes its time", 400 * 20 * 9000 / (crowd[0] * 5e9) > 0.2)
     calm = incast.paced(400, 20, 5e9, 100 * US, MIB, 0.2, 8)
     checks.true("a crowd loses packets", crowd[1] > 0 and crowd[2] > 0)
     checks.true("paced senders lose nothing", calm[1] == 0 and calm[2] == 0)
@@ -142,6 +158,7 @@ def check_incast(checks):
 
 def run_checks():
     checks = Checks()
-    for part in (check_shapes, check_two_trees, check_rails_and_windows, check_extremes, check_failures, check_incast):
+    for part in (check_shapes, check_two_trees, check_rails_and_windows, check_hold_ring, check_extremes,
+                 check_failures, check_incast):
         part(checks)
     return checks
