@@ -232,8 +232,8 @@ test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_b
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
-# The tests of the scripts that run and count tests.
-test_runners := tests/runners.sh
+# The tests of the scripts that run and count tests, and of the model of several machines (bench/machines).
+test_runners := tests/runners.sh tests/machines.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 
