@@ -203,7 +203,7 @@ static leat_status add(struct leatn_loop *loop, struct leatn_source *source)
 /* Adds the first source of a new loop, and starts its thread. The caller holds loop_lock. */
 static leat_status add_first(struct leatn_source *source)
 {
-    struct leatn_loop *loop;
+    struct leatn_loop *loop = NULL;
     leat_status status;
     int error;
 
