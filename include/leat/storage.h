@@ -31,8 +31,9 @@
  * Pinned memory. A copy holds its ring from the call until its end, also while move() is not ready. So a program
  * with many such copies waits in the next call, or sets LEAT_COPY_MEMORY (docs/copies.md).
  *
- * Threads. The functions are called on leat's threads, and release() also on the thread of any call that ends a
- * copy. They must not call leat, except for leat_storage_wake().
+ * Threads. The functions are called on leat's threads, and stop() and release() also on the thread of a call that
+ * makes a copy or closes a device. The caller may hold locks of leat's, so they must not call leat, except for
+ * leat_storage_wake().
  *
  * Experimental: all of this header may still change (leat/version.h).
  */
@@ -69,9 +70,15 @@ typedef struct leat_storage_ops {
     /* Fills text with what failed, after a failure of move() at offset. NULL: leat prints the status only. */
     void (*describe)(const void *object, uint64_t offset, leat_status status, char *text, size_t text_bytes);
 
-    /* leat has made the last call with object: all bytes were moved, or the copy ended before. The caller may hold
-     * locks of leat's. NULL: object needs no end. */
+    /* leat has made the last call with object: all bytes were moved, or the copy ended before. NULL: object needs no
+     * end. */
     void (*release)(void *object);
+
+    /* The copy ends before all bytes were moved: it was cancelled, its deadline passed, its device is closed, or
+     * move() failed. Called once, before release(), which may come much later: with a later copy of the device, or
+     * when the device is closed. leat calls move() and ready() no more. For a write this may be after the stream has
+     * reached the copy. NULL: object does not need it. */
+    void (*stop)(void *object);
 } leat_storage_ops;
 
 /*

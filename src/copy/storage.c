@@ -19,6 +19,7 @@ struct program_storage {
     leat_storage_ops ops;
     void *object;
     atomic_uint holders; /* reference count: one for the call, one for each reference of the job */
+    atomic_bool stopped; /* ops.stop() was called. Relaxed: it only makes that happen once */
     bool given;          /* the call has succeeded, so ops.release() is to be called. Set by the call while it is a
                             holder, so that the last holder sees it */
 };
@@ -72,6 +73,14 @@ static size_t move(void *object, uint64_t offset, void *memory, size_t bytes, bo
     return moved;
 }
 
+static void spoil(void *object)
+{
+    struct program_storage *storage = object;
+
+    if (storage->ops.stop && !atomic_exchange_explicit(&storage->stopped, true, memory_order_relaxed))
+        storage->ops.stop(storage->object);
+}
+
 static bool ready(const void *object)
 {
     const struct program_storage *storage = object;
@@ -93,7 +102,7 @@ static void describe(const void *object, uint64_t offset, bool write, int error,
 }
 
 static const struct leati_storage_ops storage_ops = {
-    .move = move, .ready = ready, .describe = describe, .hold = hold, .release = release};
+    .move = move, .ready = ready, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* The arguments of a call. */
 struct request {

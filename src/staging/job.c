@@ -305,7 +305,8 @@ static bool prefault(struct leati_task *task)
 
 /* ---- a job as a task of the workers ---- */
 
-/* Returns true if a storage in order can go on, or if the job has stopped, so that its parts are skipped. */
+/* Returns true if a storage in order can go on, or if the job has stopped, so that its parts are skipped. The job must
+ * have parts left, because its storage is released behind the last one. */
 static bool storage_is_ready(const struct leati_job *job)
 {
     const struct leati_storage *storage = &job->storage;
@@ -319,8 +320,13 @@ static enum leati_taken work_on_part(struct leati_task *task)
 {
     struct leati_job *job = (struct leati_job *)task;
     uint32_t c, part;
-    enum leati_taken taken = storage_is_ready(job) ? take_part(job, &c, &part) : LEATI_NOT_YET;
+    enum leati_taken taken;
 
+    /* Only this thread takes parts of a storage in order, so none can take the last one meanwhile. */
+    if (job->storage.in_order && atomic_load_explicit(&job->at, memory_order_relaxed) >> 32 < job->count &&
+        !storage_is_ready(job))
+        return LEATI_NOT_YET;
+    taken = take_part(job, &c, &part);
     if (taken != LEATI_TAKEN)
         return taken;
     if (!copy_part(job, &job->chunks[c], part)) {

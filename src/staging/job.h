@@ -53,7 +53,9 @@ struct leati_storage_ops {
      * changes that calls leati_workers_nudge(). The caller holds a spin lock. */
     bool (*ready)(const void *object);
 
-    /* Optional. Called when a part of a write was not written, because it failed or the copy was stopped. */
+    /* Optional. Called when a part of a write was not written, because it failed or the copy was stopped; of a
+     * storage in order, also when a part of a read was not read. May be called several times. The caller may hold
+     * jobs_lock of stager.c. */
     void (*spoil)(void *object);
 
     /* Fills text with a description of the failure at offset. */
@@ -167,10 +169,10 @@ void leati_job_release_storage(struct leati_job *job);
  * it. Returns false if another thread has begun to report it. For a job that has not failed, does nothing. */
 bool leati_job_report(struct leati_job *job);
 
-/* Tells the job's storage, if any, that a part of a write was not written. */
+/* Tells the job's storage, if any, that a part was not moved; see spoil() above. */
 static inline void leati_job_spoil(const struct leati_job *job)
 {
-    if (job->storage.ops && job->storage.write && job->storage.ops->spoil)
+    if (job->storage.ops && (job->storage.write || job->storage.in_order) && job->storage.ops->spoil)
         job->storage.ops->spoil(job->storage.object);
 }
 

@@ -38,6 +38,7 @@ struct tap {
     size_t fails_at;        /* 0: never */
     leat_status failure;
     atomic_int releases;
+    atomic_int stops;
 };
 
 static size_t tap_move(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status)
@@ -81,11 +82,20 @@ static void tap_release(void *object)
     atomic_fetch_add(&((struct tap *)object)->releases, 1);
 }
 
+static void tap_stop(void *object)
+{
+    struct tap *tap = object;
+
+    assert_int_equal(atomic_load(&tap->releases), 0);
+    atomic_fetch_add(&tap->stops, 1);
+}
+
 static const leat_storage_ops tap_ops = {.size = sizeof tap_ops,
                                          .move = tap_move,
                                          .ready = tap_ready,
                                          .describe = tap_describe,
-                                         .release = tap_release};
+                                         .release = tap_release,
+                                         .stop = tap_stop};
 
 static void let(struct tap *tap, size_t bytes)
 {
@@ -109,6 +119,15 @@ static void end_memory(leat_kind kind, void *memory)
 static void expect_released(struct tap *tap)
 {
     assert_true(test_wait_for(&tap->releases, 1));
+    assert_int_equal(atomic_load(&tap->stops), 0);
+}
+
+/* The copy ended early. */
+static void expect_stopped(struct tap *tap)
+{
+    assert_true(test_wait_for(&tap->stops, 1));
+    assert_true(test_wait_for(&tap->releases, 1));
+    assert_int_equal(atomic_load(&tap->stops), 1);
 }
 
 static leat_ticket *read_start(struct test_state *t, void *dst, struct tap *tap, size_t bytes, uint64_t deadline_ns)
@@ -394,14 +413,15 @@ static void copies_that_wait_are_stopped(void **state)
         assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED);
         info = test_ticket_info(ticket);
         assert_true(info.arrived_bytes <= had);
+        assert_true(test_wait_for(&cancelled.stops, 1));
         OK(leat_ticket_destroy(ticket));
         OK(leat_stream_synchronize(t->stream));
         finish(read_start(t, memory, &late, MOST, 3000000), LEAT_ERROR_DEADLINE);
         OK(leat_stream_synchronize(t->stream));
         /* The storages of stopped copies end with a later copy, as files do (leat/file.h). */
         finish(read_start(t, memory, &(struct tap){.bytes = source, .let = 1}, 1, 0), LEAT_OK);
-        expect_released(&cancelled);
-        expect_released(&late);
+        expect_stopped(&cancelled);
+        expect_stopped(&late);
     }
     OK(leat_memory_free(memory));
     free(source);
@@ -427,7 +447,7 @@ static void failures_are_told(void **state)
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_destroy(ticket));
         finish(read_start(t, memory, &(struct tap){.bytes = source, .let = 1}, 1, 0), LEAT_OK);
-        expect_released(&tap);
+        expect_stopped(&tap);
     }
     OK(leat_memory_free(memory));
     free(source);
@@ -457,7 +477,7 @@ static void closing_a_device_stops_its_copies(void **state)
     OK(leat_device_close(own.device));
     for (int i = 0; i < 3; i++) {
         finish(tickets[i], LEAT_ERROR_CANCELLED);
-        expect_released(&taps[i]);
+        expect_stopped(&taps[i]);
     }
     free(source);
     free(host);
@@ -500,6 +520,7 @@ static void wrong_arguments_are_refused(void **state)
     tap.bytes = (unsigned char *)memory;
     OK(leat_storage_read_start(t->stream, memory, &tap_ops, &tap, 0, NULL, NULL));
     expect_released(&tap);
+    assert_int_equal(tap.moved, 0);
     wrong = (leat_storage_ops){.size = sizeof wrong, .move = move_too_much};
     OK(leat_storage_read_start(t->stream, memory, &wrong, &tap, 64, NULL, NULL));
     REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_INVALID, "at offset 0");
