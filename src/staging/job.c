@@ -347,6 +347,9 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     /* Read job->at once, because other threads change it. */
     uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
 
+    /* A thread works on it, which may give its part back, or release the storage. It looks again when it leaves. */
+    if (job->storage.in_order && task->workers)
+        return LEATI_AWAITING;
     if (c >= job->count)
         return LEATI_NOTHING_LEFT;
     if (can_copy(job, c)) {
@@ -366,7 +369,7 @@ static bool is_lively(const struct leati_task *task)
 {
     const struct leati_job *job = (const struct leati_job *)task;
 
-    return storage_is_ready(job) &&
+    return !(job->storage.in_order && task->workers) && storage_is_ready(job) &&
            (job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed));
 }
 
