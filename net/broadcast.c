@@ -165,7 +165,12 @@ struct call {
     leat_ticket **ticket;
 };
 
-/* Calls function with each op, from the parent's on. */
+/* All ops of a broadcast. */
+struct leatn_op_list {
+    unsigned count;
+    struct leatn_op *ops[LEATN_CHILDREN_MAX + 1];
+};
+
 static void for_each(const struct leatn_op_list *list, void (*function)(struct leatn_op *op))
 {
     for (unsigned i = 0; i < list->count; i++)

@@ -136,13 +136,10 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
     *seen = (struct seen){.alone = false};
     lock(workers);
     for (task = workers->first; task; task = next) {
-        enum leati_taken taken;
+        enum leati_taken taken = task->type->look(task, helper);
 
         leati_assert(task->listed && *task->place == task);
         next = task->next;
-        if (task->type->class == LEATI_WORK_STORAGE && task->workers >= task->share)
-            continue;
-        taken = task->type->look(task, helper);
         if (taken == LEATI_NOTHING_LEFT) {
             forget(workers, task);
             continue;

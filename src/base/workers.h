@@ -49,8 +49,7 @@ struct leati_task_type {
     enum leati_taken (*work)(struct leati_task *task);
 
     /* Predicts what work() would return to a worker, or to a helper (see below), but does no work. Also returns
-     * TAKEN if prepare() has something to do. Called under the pool's lock, so it must only do a few loads. Of a task
-     * of the class STORAGE it is not called while as many threads as its share work on the task. */
+     * TAKEN if prepare() has something to do. Called under the pool's lock, so it must only do a few loads. */
     enum leati_taken (*look)(const struct leati_task *task, bool helper);
 
     /* All optional: */
