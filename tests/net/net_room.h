@@ -68,6 +68,7 @@ struct call {
     pthread_t thread;
     leat_listener *listener; /* accept */
     uint64_t timeout_ns;
+    bool until_dropped;  /* accept: until a connection was dropped */
     const char *address; /* connect */
     leat_link_options options;
     leat_status status;
@@ -79,7 +80,11 @@ static inline void *run_call(void *given)
 {
     struct call *call = given;
 
-    if (call->listener)
+    if (call->until_dropped)
+        do
+            call->status = leat_accept(call->listener, 10 * MILLISECOND, &call->link);
+        while (call->status == LEAT_NOT_READY && !*leat_last_error() && leatn_now_ns() < call->timeout_ns);
+    else if (call->listener)
         call->status = leat_accept(call->listener, call->timeout_ns, &call->link);
     else
         call->status = leat_connect(call->address, &call->options, &call->link);
@@ -92,6 +97,16 @@ static inline void begin_accept(struct call *call, leat_listener *listener, uint
     memset(call, 0, sizeof *call);
     call->listener = listener;
     call->timeout_ns = timeout_ns;
+    assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
+}
+
+/* Accepts until a connection was dropped, which end_refused() expects. */
+static inline void begin_refuse(struct call *call, leat_listener *listener)
+{
+    memset(call, 0, sizeof *call);
+    call->listener = listener;
+    call->until_dropped = true;
+    call->timeout_ns = leatn_end_ns(60 * SECOND);
     assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
 }
 
@@ -123,13 +138,17 @@ static inline void end_refused(struct call *call, const char *words)
     }
 }
 
-/* Accepts until nobody comes for timeout_ns. The last dropped connection must have been dropped with these words.
- */
-static inline void expect_dropped(leat_listener *listener, uint64_t timeout_ns, const char *words)
+/* Accepts until a connection was dropped with these words. */
+static inline void expect_dropped(leat_listener *listener, const char *words)
 {
+    uint64_t end_ns = leatn_end_ns(60 * SECOND);
+    leat_status status;
     leat_link *link = NULL;
-    leat_status status = leat_accept(listener, timeout_ns, &link);
 
+    leat_error_set(LEAT_OK, "");
+    do
+        status = leat_accept(listener, 10 * MILLISECOND, &link);
+    while (status == LEAT_NOT_READY && !strstr(leat_last_error(), words) && leatn_now_ns() < end_ns);
     if (status != LEAT_NOT_READY || !strstr(leat_last_error(), words)) {
         print_error("returned %s; the message does not have the words \"%s\": %s\n", leat_status_name(status),
                     words, leat_last_error());
@@ -229,6 +248,17 @@ static inline size_t receive_bytes(int fd, void *bytes, size_t count)
     while (had < count && (got = recv(fd, (char *)bytes + had, count - had, 0)) > 0)
         had += (size_t)got;
     return had;
+}
+
+/* Accepts until this many bytes of an answer have come to a plain socket. */
+static inline void expect_answer(leat_listener *listener, int fd, void *bytes, size_t count)
+{
+    uint64_t end_ns = leatn_end_ns(60 * SECOND);
+    leat_link *link = NULL;
+
+    while (recv(fd, bytes, count, MSG_DONTWAIT | MSG_PEEK) < (ssize_t)count && leatn_now_ns() < end_ns)
+        assert_int_equal(leat_accept(listener, 10 * MILLISECOND, &link), LEAT_NOT_READY);
+    assert_int_equal(receive_bytes(fd, bytes, count), count);
 }
 
 /* ---- descriptors ---- */
