@@ -68,8 +68,8 @@ struct call {
     pthread_t thread;
     leat_listener *listener; /* accept */
     uint64_t timeout_ns;
-    bool until_dropped;  /* accept: until a connection was dropped */
-    const char *address; /* connect */
+    bool until_dropped; /* accept: until a connection was dropped */
+    char address[400];  /* connect */
     leat_link_options options;
     leat_status status;
     leat_link *link;
@@ -110,11 +110,10 @@ static inline void begin_refuse(struct call *call, leat_listener *listener)
     assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
 }
 
-/* The address must stay valid until end_call(). */
 static inline void begin_connect(struct call *call, const char *address, const char *key)
 {
     memset(call, 0, sizeof *call);
-    call->address = address;
+    snprintf(call->address, sizeof call->address, "%s", address);
     call->options = options_with(key);
     assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
 }

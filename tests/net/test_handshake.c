@@ -468,7 +468,7 @@ static void relayed_proof(void **state)
 {
     leat_listener *first = listen_with("tcp:127.0.0.1:0", good_key),
                   *second = listen_with("tcp:127.0.0.1:0", good_key);
-    unsigned char hello[HELLO], theirs[HELLO], proof[PROOF], answer[PROOF + 1];
+    unsigned char hello[HELLO], theirs[HELLO], proof[PROOF], answer[HELLO];
     char address[64];
     int fd = plain_listen(address, sizeof address), victim, to_first, to_second;
     struct call connect, accept;
