@@ -6,6 +6,7 @@
 #include "test_folder.h"
 
 #include <netinet/tcp.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -132,7 +133,7 @@ static const char *unix_address(const char *name)
 /* Returns an abstract name that no other run of the tests uses. */
 static const char *abstract_address(void)
 {
-    static char text[64];
+    static _Thread_local char text[64];
 
     snprintf(text, sizeof text, "unix:@leat-test-%d", (int)getpid());
     return text;
@@ -343,6 +344,15 @@ static void messages_stay(void **state)
     OK(leat_listener_close(listener));
 }
 
+static void ucx_is_missing(void **state)
+{
+    (void)state;
+    setenv("LEAT_UCX_LIBRARY", path_of("libucp.so.0"), 1);
+    LISTEN_REFUSED("ucx:127.0.0.1:0", LEAT_ERROR_UNSUPPORTED, "libucp.so.0");
+    CONNECT_REFUSED("ucx:127.0.0.1:1", LEAT_ERROR_UNSUPPORTED, "libucp.so.0");
+    unsetenv("LEAT_UCX_LIBRARY");
+}
+
 /* ---- waiting ---- */
 
 static void nobody_comes(void **state)
@@ -551,6 +561,23 @@ static void close_removes_its_own_file(void **state)
     assert_int_equal(stat(path_of("moved"), &file), 0);
     expect_good(second, NULL);
     OK(leat_listener_close(second));
+}
+
+/* A listener that finds a file, and cannot lock the folder, does not decide that the file is stale. */
+static void locked_folder(void **state)
+{
+    int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    leat_listener *listener;
+    struct stat file;
+
+    (void)state;
+    leave_socket(path_of("locked"));
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    LISTEN_REFUSED(unix_address("locked"), LEAT_ERROR_LINK, "its folder cannot be locked");
+    assert_int_equal(stat(path_of("locked"), &file), 0);
+    close(lock);
+    listener = listen_with(unix_address("locked"), NULL);
+    OK(leat_listener_close(listener));
 }
 
 struct racer {
@@ -793,6 +820,7 @@ int main(void)
         ROOM_TEST(shorter_options),
         STATE_TEST(not_inside_host_functions),
         ROOM_TEST(messages_stay),
+        ROOM_TEST(ucx_is_missing),
         ROOM_TEST(nobody_comes),
         ROOM_TEST(accept_without_waiting),
         ROOM_TEST(listener_that_does_not_accept),
@@ -805,6 +833,7 @@ int main(void)
         ROOM_TEST(other_files_are_kept),
         ROOM_TEST(file_of_another_user_is_kept),
         ROOM_TEST(close_removes_its_own_file),
+        ROOM_TEST(locked_folder),
         ROOM_TEST(one_listener_wins),
         ROOM_TEST(other_users_are_refused),
         ROOM_TEST(other_users_cannot_open_the_file),
