@@ -1070,6 +1070,15 @@ static void end_op(leat_link *link, struct leatn_op *op)
     (void)leatn_link_flush(link);
 }
 
+static void op_stop(void *object)
+{
+    struct leatn_op *op = object;
+
+    leatn_link_lock(op->link);
+    end_op(op->link, op);
+    leatn_link_unlock(op->link);
+}
+
 static void op_release(void *object)
 {
     struct leatn_op *op = object;
@@ -1132,12 +1141,14 @@ static const leat_storage_ops receive_ops = {.size = sizeof receive_ops,
                                              .move = receive_move,
                                              .ready = op_ready,
                                              .describe = op_describe,
-                                             .release = op_release};
+                                             .release = op_release,
+                                             .stop = op_stop};
 static const leat_storage_ops send_ops = {.size = sizeof send_ops,
                                           .move = send_move,
                                           .ready = op_ready,
                                           .describe = op_describe,
-                                          .release = op_release};
+                                          .release = op_release,
+                                          .stop = op_stop};
 
 const leat_storage_ops *leatn_op_storage(const struct leatn_op *op)
 {
