@@ -233,7 +233,8 @@ static void step(void)
         made.work(1, NULL, correlation, middle, middle + 1000, 4 * MIB, 7);
         /* A time that cannot be, and work whose call is not known. */
         made.work(10, "lost", 0, 0, 0, 0, 13);
-        made.work(22, NULL, 0, now(), now() + 100, 512, 13);
+        begin = now();
+        made.work(22, NULL, 0, begin, begin + 100, 512, 13);
     }
     check(cuda.out(back, device, 4 * MIB), "out");
     printf("bytes: %s\n", memcmp(memory, back, 4 * MIB) ? "wrong" : "right");
