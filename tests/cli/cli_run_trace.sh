@@ -62,6 +62,11 @@ run 0 trace "$work/t" && grep -q "^CUDA's calls and work: by CUPTI 130001, /" "$
 run 0 trace --json --range 'by attributes' "$work/t" && grep -q '"kernels": 5' "$work/out" || fail 'the range is not cut out'
 run 1 trace --range nothing "$work/t" && says "it has no range 'nothing'"
 
+# The thread of a copy by leat has ended when CUPTI tells of the calls in it.
+record 0 fake cupti -- "$traced" thread
+[ "$(cat "$work/out")" = 'bytes: right' ] || fail "$asked: other output"
+figures "$work/t" '"by": "CUPTI"' '"copies": 6' '"copy_bytes": 8401408' '"kernels": 5'
+
 # The library is found by its name, by its path, and in a process that has it loaded.
 record 0 fake none --cupti "$clients/cupti/libcupti.so.13" -- "$traced" step
 has 'trace by CUPTI 130001, '
