@@ -1,7 +1,6 @@
 /*
  * calls.c - replaces calls of the driver that leat only records, where there is no CUPTI: kernels, fills, copies
- * within a device, and waits (traced_names.h). Each makes the program's own call with its own
- * arguments.
+ * within a device, and waits (traced_names.h). Each makes the program's own call with its own arguments.
  */
 #include "wrappers.h"
 
