@@ -227,7 +227,8 @@ static void print_notes(const struct activity_log *log)
         fprintf(table_file(), "CUDA's calls and work: by %s\n", detail);
     if (log->calls_by == ACTIVITY_CALLS_BY_EVENTS)
         fprintf(table_file(),
-                "CUDA's calls and work: by events around the calls that leat sees, and not by CUPTI: %s\n", detail);
+                "CUDA's calls and work: by events around the calls that leat sees, and not by CUPTI: %s\n",
+                detail);
     if (log->truncated)
         fputs(
             "The recording was not ended: the program was killed, or still runs. What it had written is shown.\n",
