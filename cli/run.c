@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--trace FILE [--cupti LIBRARY]]\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--trace FILE [--cupti FILE]]\n"
     "                [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
