@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
-
 static cu_stream or_else(cu_stream stream, cu_stream otherwise)
 {
     return stream ? stream : otherwise;

@@ -11,19 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
-
-static cu_stream or_legacy(cu_stream stream)
-{
-    return stream ? stream : LEGACY_STREAM;
-}
-
-static cu_stream or_per_thread(cu_stream stream)
-{
-    return stream ? stream : PER_THREAD_STREAM;
-}
-
 /* Bounds of all addresses that the pool has returned, for a negative lookup without a lock. Relaxed: a thread that
  * knows an address has seen the bounds with it. */
 static _Atomic cu_address lowest = UINT64_MAX, highest;
