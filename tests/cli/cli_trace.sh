@@ -60,6 +60,10 @@ fi
 cp "$nsys" "$work/name with ?immutable=0&x#%41"
 run 0 trace "$work/name with ?immutable=0&x#%41"
 run 1 trace - <"$nsys" && says 'not from standard input'
+mkfifo "$work/pipe"
+cat "$nsys" >"$work/pipe" &
+run 1 trace "$work/pipe" && says 'a regular file and not a pipe'
+wait
 gzip -c "$nsys" >"$work/nsys.gz"
 run 1 trace "$work/nsys.gz" && says 'not compressed'
 # sql FILE STATEMENTS: changes a copy of the export.
