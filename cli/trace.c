@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char cli_trace_help[] =
     "Usage: leat trace [OPTION]... FILE [FILE2]\n\n"
@@ -200,16 +201,23 @@ static int show(const struct activity_report *report, const struct options *opti
 /* Writes the timeline while the trace is read. */
 static int show_in_one_pass(const struct options *options)
 {
-    FILE *file = fopen(options->perfetto, "we");
+    const char *path = options->files[0];
     char error[ACTIVITY_ERROR_MAX];
     uint64_t missed = 0;
     bool fine, written;
+    FILE *file;
 
+    /* Opening the output empties it, so a wrong name of the trace is noticed before. */
+    if (strcmp(path, "-") != 0 && access(path, R_OK) != 0) {
+        cli_complain("trace: %s: cannot be opened: %s", path, strerror(errno));
+        return CLI_FAILED;
+    }
+    file = fopen(options->perfetto, "we");
     if (!file) {
         cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
         return CLI_FAILED;
     }
-    fine = activity_perfetto_pass(options->files[0], file, &missed, error);
+    fine = activity_perfetto_pass(path, file, &missed, error);
     written = !ferror(file);
     if (fclose(file) != 0)
         written = false;
