@@ -194,10 +194,11 @@ $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
 # Writes traces of any length for cli_trace.sh.
-$(test_bin)/large_trace: tests/unit/large_trace.c tests/unit/large_trace.h $(BUILD)/flags
+$(test_bin)/large_trace: tests/unit/large_trace.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(LDFLAGS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) -o $@
+-include $(test_bin)/large_trace.d
 
 # A program whose allocations cli_record.sh records, and one that cli_top.sh looks at while it runs.
 cli_programs := $(addprefix $(test_bin)/,recorded live)
