@@ -54,7 +54,8 @@ struct leati_pointer_info {
 
 /* A stream memory operation on a flag that a stream and the host share. */
 struct leati_mem_op {
-    _Atomic uint32_t *flag; /* in memory from this driver's host_alloc or host_register */
+    _Atomic uint32_t *flag; /* in memory from this driver's host_alloc, or, for leat/stream.h, at a device pointer
+                               of such memory, of host_register memory, or of memory of the stream's device */
     uint32_t value;
     bool wait; /* true: wait until the flag has reached value; false: write value */
 };
