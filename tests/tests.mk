@@ -25,7 +25,7 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_managed test_stream test_counter test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
-            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
+            test_pool_share test_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
             test_trace test_trace_ends)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)

@@ -388,6 +388,9 @@ static leat_status close_last(struct leat_device *device)
     list_remove(device);
     /* From here on calls with the handle fail. Calls that are still in progress are an error of the program. */
     leati_handle_retire(&leati_device_handles, device);
+    hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
+    if (hooks)
+        hooks->device_ends(device);
     status = driver->ops->device_synchronize(driver, device->native);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
     copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);

@@ -223,6 +223,13 @@ struct leati_driver_ops {
     leat_status (*vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
     leat_status (*vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
 
+    /* Like vm_export and vm_import, for a descriptor whose receiver can never write the memory. After
+     * vm_export_read the memory cannot be exported for writing any more. A driver has both or none. Optional:
+     * without them descriptors always carry full rights, and the core uses vm_export and vm_import. */
+    leat_status (*vm_export_read)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+    leat_status (*vm_import_read)(struct leati_driver *driver, void *device, int fd, size_t bytes,
+                                  uint64_t *handle);
+
     /* ---- copies ------------------------------------------------------------------------------ */
 
     /* Copies in stream order. The driver may access pageable memory at any time from the call until the stream has
