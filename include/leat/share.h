@@ -48,8 +48,8 @@
  * the block and the end of its pages before it exports them. Bytes of the block that the program has not written
  * yet are visible too, so write them first or let the pool clear its blocks (scrub). With LEAT_ACCESS_READ the CPU
  * device gives a descriptor that can never be mapped for writing, by no process; for later blocks on these pages
- * too. On CUDA and HIP a descriptor always carries full rights: there LEAT_ACCESS_READ only keeps leat of the other
- * process from writing, and a hostile process could import the descriptor itself. Everything received is checked,
+ * too. On CUDA a descriptor always carries full rights: there LEAT_ACCESS_READ only keeps the mapping of the other
+ * process from being written, and a hostile process could map the descriptor itself. On HIP it is UNSUPPORTED. Everything received is checked,
  * so a hostile sender can neither crash the receiver nor make it write outside the memory; but while it runs it can
  * change the memory at any time, and withhold a hand-over or pretend one.
  *
@@ -90,7 +90,8 @@ typedef struct leat_share_options {
  * shared for writing any more.
  * Errors: HANDLE; INVALID (share NULL; the size of options; another access; memory of another device than the
  * stream's; physical memory that is not exportable); POINTER (ptr is not the start of such memory); UNSUPPORTED (the
- * driver has no virtual memory, or streams cannot wait for counters); HOST_MEMORY, SYSTEM (descriptors, memory files,
+ * driver has no virtual memory, streams cannot wait for counters; HIP: LEAT_ACCESS_READ); those of
+ * leat_stream_synchronize(); HOST_MEMORY, SYSTEM (descriptors, memory files,
  * threads), DRIVER, DEVICE_LOST, NOT_PERMITTED (inside a host function).
  */
 LEAT_NODISCARD LEAT_API leat_status leat_share_create(leat_stream *stream, void *ptr,

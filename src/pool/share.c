@@ -433,6 +433,9 @@ static leat_status export_memory(struct leat_share *share, leat_stream *stream, 
     if (!share->device->driver->ops->vm_export)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot export memory",
                           share->device->driver->name);
+    if (share->access == LEAT_ACCESS_READ && !share->device->driver->ops->vm_set_rights)
+        return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot map memory for reading only",
+                          share->device->driver->name);
     (void)leati_block_find(ptr, &pool);
     if (pool)
         return export_block(share, stream, ptr);
