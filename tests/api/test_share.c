@@ -642,6 +642,7 @@ static void the_rest_of_a_page_is_cleared(void **state)
     needs_shares(t);
     pool = exportable(t->device);
     earlier = test_block(pool, t->stream, 2 * MIB);
+    OK(leat_fill(t->stream, earlier, 0xbb, 2 * MIB));
     OK(leat_stream_synchronize(t->stream));
     gate = test_gate_close(t->stream);
     OK(leat_fill(t->stream, earlier, 0xaa, 2 * MIB));
@@ -821,15 +822,26 @@ static void nobody_can_widen_the_right_to_read(void **state)
 
 /* ---- what another process may send ---------------------------------------------------------------------- */
 
-/* Returns a memory file of this size with these seals. */
-static int memory_file(size_t bytes, int seals)
+/* Returns a memory file of this size with these seals, which begins with text. */
+static int text_file(const char *text, size_t bytes, int seals)
 {
     int fd = memfd_create("leat test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
     return fd;
+}
+
+static int memory_file(size_t bytes, int seals)
+{
+    return text_file("", bytes, seals);
+}
+
+static int counters_file(size_t bytes, int seals)
+{
+    return text_file("leatshr1", bytes, seals);
 }
 
 static void a_share_is_received_once(void **state)
@@ -912,11 +924,17 @@ static void wrong_descriptors_are_refused(struct test_state *t, struct captured 
     }
     expect_refused_fd(t->device, good, 2, socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     /* Counters that could shrink under the receiver, that cannot be written, or are not counters. */
-    expect_refused_fd(t->device, good, 1, memory_file(12288, 0));
-    expect_refused_fd(t->device, good, 1, memory_file(12288, F_SEAL_SHRINK | F_SEAL_GROW));
-    expect_refused_fd(t->device, good, 1, memory_file(12288, sealed | F_SEAL_WRITE));
+    expect_refused_fd(t->device, good, 1, counters_file(12288, 0));
+    expect_refused_fd(t->device, good, 1, counters_file(12288, F_SEAL_SHRINK | F_SEAL_GROW));
+    expect_refused_fd(t->device, good, 1, counters_file(12288, F_SEAL_GROW | F_SEAL_SEAL));
+    expect_refused_fd(t->device, good, 1, counters_file(12288, sealed | F_SEAL_WRITE));
+    expect_refused_fd(t->device, good, 1, counters_file(12288 * 2, sealed));
     expect_refused_fd(t->device, good, 1, memory_file(12288, sealed));
-    expect_refused_fd(t->device, good, 1, memory_file(12288 * 2, sealed));
+    /* Only the seals are missing there: with them such a file is good. */
+    memcpy(fds, good->fds, 3 * sizeof(int));
+    fds[1] = counters_file(12288, sealed);
+    assert_int_equal(receive_forged(t->device, good->bytes, 256, fds, 3), LEAT_OK);
+    close(fds[1]);
     for (unsigned i = 0; i < 64; i++)
         fds[i] = good->fds[i % 3];
     for (unsigned count = 0; count <= 64; count += count < 5 ? 1 : 59)
