@@ -150,7 +150,8 @@ $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
-walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_copies.o fault_files.o)
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_shares.o fault_copies.o \
+                fault_files.o)
 $(test_walk): $(walk_objects) $(files_obj)
 model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
