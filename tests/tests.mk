@@ -23,10 +23,10 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_file_faults test_file_map test_file_wrap test_storage test_model test_model_share test_model_save \
             test_layout test_convert \
             test_layout_lists test_virtual test_fill \
-            test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
+            test_managed test_stream test_counter test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
-            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
+            test_pool_share test_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
             test_trace test_trace_ends)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
@@ -35,7 +35,7 @@ test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
                test_storage test_model test_model_share test_model_save test_layout test_layout_lists test_convert test_fill \
                test_bad_input \
-               test_stream test_threads test_trace \
+               test_stream test_counter test_threads test_trace \
                test_pool_threads \
                order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
@@ -163,7 +163,8 @@ $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
-walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_copies.o fault_files.o)
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_shares.o fault_copies.o \
+                fault_files.o)
 $(test_walk): $(walk_objects) $(files_obj)
 model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
