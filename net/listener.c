@@ -337,7 +337,7 @@ static bool is_passing(int error)
 {
     return error == EINTR || error == ECONNABORTED || error == EPROTO || error == ENETDOWN ||
            error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET || error == EHOSTUNREACH ||
-           error == EOPNOTSUPP || error == ENETUNREACH || error == EPERM || error == ETIMEDOUT;
+           error == EOPNOTSUPP || error == ENETUNREACH || error == ETIMEDOUT;
 }
 
 /* Takes the connections that have arrived, but not more than there are places: a flood of them must not keep this
