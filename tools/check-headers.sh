@@ -84,7 +84,7 @@ for language in c c++; do
 done
 
 # Only calls that end something, and two that cannot fail, may leave out LEAT_NODISCARD.
-ending='close|destroy|free|release|unload|unmap|unregister|unreserve|unwrap|unexpose|cancel|error_set|thread_set_tag'
+ending='abandon|close|destroy|free|release|unload|unmap|unregister|unreserve|unwrap|unexpose|cancel|error_set|thread_set_tag'
 marked=$(grep -hE '^LEAT_API leat_status ' include/leat/*.h | grep -vE "^LEAT_API leat_status leat_([a-z0-9_]+_)?($ending)\\(" || :)
 if [ -n "$marked" ]; then
     echo "headers: without LEAT_NODISCARD:"
