@@ -55,7 +55,7 @@ headers := $(sort $(wildcard include/leat/*.h include/leat/*/*.h include/leat/*/
 so_real := libleat.so.$(VERSION)
 so_name := libleat.so.$(so_major)
 
-all: lib compat files dropin $(BUILD)/leat
+all: lib compat files net dropin $(BUILD)/leat
 lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
 # All objects depend on this file. Its contents change with the compiler, the flags and the version, so that the
@@ -84,7 +84,8 @@ $(BUILD)/libleat.a: $(lib_obj)
 
 # Symbol versions: the nodes of src/libleat.map, and that of the calls that the headers call experimental.
 files_header := include/leat/model.h
-lib_headers := $(filter-out $(files_header),$(sort $(wildcard include/leat/*.h)))
+net_header := include/leat/link.h
+lib_headers := $(filter-out $(files_header) $(net_header),$(sort $(wildcard include/leat/*.h)))
 make_map = { cat $(1) && tools/exports.sh --map '$(CC)' $(2:include/%=%); } >$@
 $(BUILD)/libleat.map: src/libleat.map tools/exports.sh $(headers)
 	@mkdir -p $(@D)
@@ -105,6 +106,10 @@ include compat/compat.mk
 # ---- libleat-files: models by name ----------------------------------------------------------------------------
 
 include files/files.mk
+
+# ---- libleat-net: links between processes ---------------------------------------------------------------------
+
+include net/net.mk
 
 # ---- libleat-run: what "leat run" preloads --------------------------------------------------------------------
 
@@ -219,14 +224,16 @@ headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
 words:
 	$(Q)tools/check-words.py
-symbols: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
+symbols: $(BUILD)/libleat.so $(BUILD)/libleat-files.so $(BUILD)/libleat-net.so
 	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat.so $(lib_headers:include/%=%)
 	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat-files.so $(files_header:include/%=%)
+	$(Q)tools/check-symbols.sh '$(CC)' $(BUILD)/libleat-net.so $(net_header:include/%=%)
 # The public ABI, compared with the descriptions in tools/abi/ by libabigail.
-abi abi-update: $(BUILD)/libleat.so $(BUILD)/libleat-files.so
+abi abi-update: $(BUILD)/libleat.so $(BUILD)/libleat-files.so $(BUILD)/libleat-net.so
 	$(Q)status=0; mode=$(if $(filter abi,$@),check,update); \
 	tools/abi.sh $$mode tools/abi/libleat.abi '$(CC)' $(BUILD)/libleat.so $(lib_headers:include/%=%) || status=1; \
 	tools/abi.sh $$mode tools/abi/libleat-files.abi '$(CC)' $(BUILD)/libleat-files.so $(files_header:include/%=%) || status=1; \
+	tools/abi.sh $$mode tools/abi/libleat-net.abi '$(CC)' $(BUILD)/libleat-net.so $(net_header:include/%=%) || status=1; \
 	exit $$status
 abi-gate: $(BUILD)/libleat.so
 	$(Q)tests/abi_gate.sh '$(CC)' $(BUILD)/libleat.so tools/abi/libleat.abi $(lib_headers:include/%=%)
@@ -245,13 +252,13 @@ thread-safety:
 
 # Runs clang-tidy on one file at a time with the checks of .clang-tidy. The kernels of layouts and conversions
 # are left out: any change of them would change the built files, and sanitizers test them.
-tidy_src := $(filter-out src/kernels/layout_kernels.c src/kernels/convert_kernels.c,$(lib_src) $(cli_src) $(files_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
+tidy_src := $(filter-out src/kernels/layout_kernels.c src/kernels/convert_kernels.c,$(lib_src) $(cli_src) $(files_src) $(net_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
-$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h dropin/*.h compat/*/*.h)) $(headers)
+$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h net/*.h dropin/*.h compat/*/*.h)) $(headers)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -DLEATI_CHECKED $(cli_cflags) \
+	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -Inet -DLEATI_CHECKED $(cli_cflags) $(net_cflags) \
 	    2>$@.log || { cat $@.log >&2; exit 1; }
 	$(Q)touch $@
 
@@ -292,7 +299,7 @@ $(BUILD)/man3/made: tools/man3.awk $(man3_headers) VERSION
 	$(Q)touch $@
 man: $(BUILD)/man3/made
 
-install: install-lib $(BUILD)/leat
+install: install-lib install-net $(BUILD)/leat
 	$(say) INST '$(DESTDIR)$(bindir)/leat'
 	$(Q)$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(mandir)/man1' '$(DESTDIR)$(completiondir)'
 	$(Q)$(INSTALL) -m 644 packaging/leat.bash '$(DESTDIR)$(completiondir)/leat'
@@ -328,6 +335,8 @@ uninstall: $(BUILD)/man3/made
 	    '$(DESTDIR)$(libdir)/$(name).a' '$(DESTDIR)$(pkgconfigdir)/$(name:lib%=%).pc')
 	$(Q)rm -f '$(DESTDIR)$(libdir)/$(files_real)' '$(DESTDIR)$(libdir)/$(files_name)' '$(DESTDIR)$(libdir)/libleat-files.so' \
 	    '$(DESTDIR)$(libdir)/libleat-files.a' '$(DESTDIR)$(pkgconfigdir)/leat-files.pc' \
+	    '$(DESTDIR)$(libdir)/$(net_real)' '$(DESTDIR)$(libdir)/$(net_name)' '$(DESTDIR)$(libdir)/libleat-net.so' \
+	    '$(DESTDIR)$(libdir)/libleat-net.a' '$(DESTDIR)$(pkgconfigdir)/leat-net.pc' \
 	    '$(DESTDIR)$(libdir)/libleat-run.so' '$(DESTDIR)$(libdir)/libleat-run-engine.so'
 	$(Q)rm -rf '$(DESTDIR)$(cmakedir)' '$(DESTDIR)$(includedir)/leat' '$(DESTDIR)$(suppdir)' '$(DESTDIR)$(libdir)/leat/faces'
 	$(Q)rmdir '$(DESTDIR)$(libdir)/leat' 2>/dev/null || :
@@ -337,6 +346,7 @@ make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
 make dropin          $(BUILD)/libleat-run.so and its engine: what leat run preloads
 make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
+make net             $(BUILD)/libleat-net.so and .a: links between processes (leat/link.h); needs libsodium
 make wheel           the wheel of the Python package pyleat, into $(BUILD)/wheel/ (docs/python.md)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed
@@ -349,8 +359,8 @@ make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make fuzz-model      random bytes as files of tensors, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
-make symbols         libleat.so and libleat-files.so export what the headers declare, under the right symbol
-                     version, and nothing else
+make symbols         libleat.so, libleat-files.so and libleat-net.so export what the headers declare, under the
+                     right symbol version, and nothing else
 make abi             the public ABI is as described in tools/abi/; needs abidw and abidiff (abigail-tools)
 make abi-update      writes these descriptions anew
 make abi-gate        proves make abi: each change of an ABI must be noticed
@@ -372,7 +382,8 @@ make kernels-check   the device code in the tree is what $(CLANG) makes of its s
 make man             the manual pages of the public headers, into $(BUILD)/man3/
 make install         command, library, headers, pkg-config and CMake files, man pages, completion for bash; honours
                      prefix and DESTDIR
-make install-lib     the same without the command, its man page and completion
+make install-lib     the same without the command, its man page and completion, and without libleat-net, so that
+                     nothing but a C compiler is needed
 make uninstall       takes away what install put there
 make clean           removes $(BUILD)/
 

@@ -12,7 +12,7 @@ declared=$(tools/exports.sh "$1" "${@:3}" | sort)
 exported=$(nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" {
                split($3, part, /@+/)
                print part[1], part[2] == "LEAT_EXPERIMENTAL" ? "experimental" : \
-                              part[2] ~ /^LEAT_(FILES_)?[0-9]+[.][0-9]+$/ ? "stable" : "without a version"
+                              part[2] ~ /^LEAT_((FILES|NET)_)?[0-9]+[.][0-9]+$/ ? "stable" : "without a version"
            }' | sort)
 if [ -z "$declared" ] || [ -z "$exported" ]; then
     echo "check-symbols: found nothing declared or nothing exported by $name; that cannot be right" >&2

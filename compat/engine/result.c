@@ -75,6 +75,7 @@ int(leatc_result_of)(leat_status status)
     case LEAT_ERROR_CANCELLED:
     case LEAT_ERROR_DEADLINE:
     case LEAT_ERROR_FILE:
+    case LEAT_ERROR_LINK:
         return LEATC_UNKNOWN;
     }
     return LEATC_UNKNOWN;

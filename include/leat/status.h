@@ -75,7 +75,8 @@ extern "C" {
     X(LEAT_ERROR_BUSY, -19, "still in use")                                                        \
     X(LEAT_ERROR_CANCELLED, -20, "the copy was cancelled")                                         \
     X(LEAT_ERROR_DEADLINE, -21, "the copy's deadline passed")                                      \
-    X(LEAT_ERROR_FILE, -22, "the file cannot be opened, read or written as asked")
+    X(LEAT_ERROR_FILE, -22, "the file cannot be opened, read or written as asked")                 \
+    X(LEAT_ERROR_LINK, -23, "the connection to another process failed")
 // clang-format on
 
 typedef enum leat_status {

@@ -35,6 +35,7 @@ class Status(enum.IntEnum):
     CANCELLED = -20
     DEADLINE = -21
     FILE = -22
+    LINK = -23
     UNKNOWN = -1000
 
 
