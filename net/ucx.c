@@ -14,7 +14,7 @@
 #include "net.h"
 #include "ucx_load.h"
 
-#include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ struct leatn_ucx_worker {
     ucx_status failure;    /* of the endpoint; LEATN_UCS_OK: none */
     bool receives_ended;   /* the receives were cancelled after the failure or the close */
     bool has_changed;      /* changed() must be called after the lock was released */
-    unsigned idle_rounds;  /* calls of leatn_ucx_progress() in which UCX did nothing and could not be armed */
+    unsigned idle_rounds;  /* calls of leatn_ucx_progress() in a row that did nothing and could not arm */
     struct leatn_ucx_request *running;
     const struct leatn_ucx_request *starting; /* its call of UCX has not returned */
 };
@@ -297,14 +297,26 @@ void leatn_ucx_describe(const struct leatn_ucx_request *request, char *text, siz
 
 /* ---- progress ---- */
 
-/* UCX did nothing and cannot be armed. Returns how long to wait: at first not at all, since the reason is mostly an
+/* UCX did nothing, but is not asleep. Returns how long to wait: at first not at all, since the reason is mostly an
  * event that has just come, then longer, since a peer whose queue is full may need long. */
 static uint64_t idle_ns(unsigned rounds)
 {
-    static const uint64_t waits[] = {0, 0, 0, 0, 20000, 50000, 100000, 200000, 500000};
+    static const uint64_t waits[] = {0, 0, 20000, 50000, 100000, 200000, 500000};
     unsigned last = sizeof waits / sizeof waits[0] - 1;
 
     return waits[rounds < last ? rounds : last];
+}
+
+/* Arms the descriptor. Returns false if UCX has more work. The descriptor may also be readable in spite of the
+ * arming, for an event that only UCX's own thread handles, such as a connection that is being made; who waited for
+ * the descriptor then would spin. */
+static bool arm(struct leatn_ucx_worker *worker, bool did)
+{
+    struct pollfd watched = {.fd = worker->descriptor, .events = POLLIN};
+
+    if (worker->ucx->api.worker_arm(worker->worker) != LEATN_UCS_OK)
+        return false;
+    return did || poll(&watched, 1, 0) == 0;
 }
 
 uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker)
@@ -314,7 +326,7 @@ uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker)
 
     pthread_mutex_lock(&worker->lock);
     if (work(worker, &did)) {
-        if (worker->ucx->api.worker_arm(worker->worker) == LEATN_UCS_OK)
+        if (arm(worker, did))
             wait_ns = LEATN_UCX_ARMED;
         else if (!did)
             wait_ns = idle_ns(worker->idle_rounds++);
@@ -366,7 +378,7 @@ static leat_status connect_to(struct leatn_ucx_worker *worker, const void *addre
         worker->endpoint = NULL;
         return code == LEATN_UCS_ERR_UNREACHABLE
                    ? leatn_fail(
-                         LEAT_ERROR_SYSTEM,
+                         LEAT_ERROR_LINK,
                          "UCX %s has no transport to the other end; check that UCX_TLS and UCX_NET_DEVICES allow one at both ends, or use a tcp: address",
                          worker->ucx->version)
                    : fail_call(worker->ucx, "ucp_ep_create", code);
@@ -527,9 +539,10 @@ void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker)
         (void)worker->ucx->api.worker_progress(worker->worker);
         look_at_close(worker);
     }
+    if (worker->closing) /* UCX aborts the process if this is missing */
+        worker->ucx->api.request_free(worker->closing);
     pthread_mutex_unlock(&worker->lock);
-    if (worker->address)
-        worker->ucx->api.worker_release_address(worker->worker, worker->address);
+    worker->ucx->api.worker_release_address(worker->worker, worker->address);
     worker->address = NULL;
     worker->ucx->api.worker_destroy(worker->worker);
     worker->worker = NULL;

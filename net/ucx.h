@@ -15,8 +15,8 @@
  *     leatn_ucx_worker_destroy(worker);
  *
  * Progress. UCX moves bytes only inside calls. The thread that watches the link's sockets also watches
- * leatn_ucx_descriptor() for reading, and calls leatn_ucx_progress() when it is readable and when the time that the
- * last call returned is over. No thread needs to poll: polling takes the processor from the other end where cores
+ * leatn_ucx_descriptor() for reading, once (EPOLLONESHOT), and calls leatn_ucx_progress() when it is readable. What
+ * that returns says whether to watch it again at once or after a time. No thread needs to poll: polling takes the processor from the other end where cores
  * are few. Sends and receives also let UCX work, on the thread that calls them.
  *
  * Threads. Any thread may call, except that destroy must be the last call on a worker. Each worker has one lock of
@@ -139,9 +139,9 @@ void leatn_ucx_describe(const struct leatn_ucx_request *request, char *text, siz
 
 /*
  * Lets UCX work, until it has nothing to do or has had its share, then arms the descriptor. Returns LEATN_UCX_ARMED
- * if the descriptor tells when to call again. Otherwise returns after how many nanoseconds the caller must call
- * again, if the descriptor does not become readable before: UCX has work that no event announces, such as bytes
- * for a queue in shared memory that is full.
+ * if the descriptor tells when to call again. Otherwise the caller must not watch the descriptor now, which may stay
+ * readable, and calls again after so many nanoseconds: UCX has work that no event announces, such as bytes for a
+ * queue in shared memory that is full, or an event of which its own thread takes care.
  */
 uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker);
 
