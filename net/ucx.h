@@ -8,7 +8,7 @@
  *
  *     leatn_ucx_worker_create(on_change, link, &worker);                   // also loads UCX, for the first worker
  *     address = leatn_ucx_worker_address(worker, &bytes);                  // to the other end
- *     leatn_ucx_connect(worker, peer_address, peer_bytes);                 // when the address of the peer is there
+ *     leatn_ucx_connect(worker, peer_address, peer_bytes, is_first);       // then until leatn_ucx_is_connected()
  *     leatn_ucx_receive(worker, &request, memory, NULL, 1 << 20, id);
  *     ...                                                                  // until leatn_ucx_state() is not RUNNING
  *     leatn_ucx_close(worker, true);                                       // until leatn_ucx_is_closed()
@@ -85,7 +85,7 @@ struct leatn_ucx_request {
 
 /*
  * Creates a worker. Loads and starts UCX if no other worker exists. changed(object) is called when the state of a
- * request has changed or the endpoint has failed or closed: on any thread that calls a function of this file, and
+ * request has changed, or the endpoint has connected, failed or closed: on any thread that calls a function of this file, and
  * without locks. It must not call functions of this file.
  * Errors: UNSUPPORTED (no UCX, or one that leat cannot use: the message says what to install), HOST_MEMORY, SYSTEM,
  * NOT_PERMITTED (a child of fork()).
@@ -104,16 +104,23 @@ const void *leatn_ucx_worker_address(const struct leatn_ucx_worker *worker, size
 int leatn_ucx_descriptor(const struct leatn_ucx_worker *worker);
 
 /*
- * Connects the worker's endpoint. Call it once for a worker. It does not wait for the other end: a later failure of
- * the connection makes requests fail. UCX itself reads the address and does not expect a hostile one, so the caller
- * must have checked who sent it.
- * Errors: INVALID (bytes is 0 or more than LEATN_UCX_ADDRESS_MAX), SYSTEM (UCX's reason), HOST_MEMORY.
+ * Begins to connect to the other end. Call it once for a worker. One end of the link is the first one, and the other
+ * end is not. The call does not wait: leatn_ucx_is_connected() tells when sends may start, leatn_ucx_has_failed()
+ * that they never will. UCX may need minutes to find out that it cannot connect, so the caller sets a limit. UCX
+ * itself reads the address and does not expect a hostile one: the caller must have checked who sent it.
+ * Errors: INVALID (bytes is 0 or more than LEATN_UCX_ADDRESS_MAX), LINK (no transport leads to the other end),
+ * SYSTEM (UCX's reason), HOST_MEMORY.
  */
-LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes);
+LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes,
+                                             bool first);
+
+/* Returns true when both ends have heard of each other. */
+bool leatn_ucx_is_connected(struct leatn_ucx_worker *worker);
 
 /*
- * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. in: the registered
- * memory that contains the bytes, or NULL. Return false if the request failed at once; its state then tells too. A
+ * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. A receive may start
+ * before the ends are connected. id: any number but UINT64_MAX. in: the registered memory that contains the bytes,
+ * or NULL. Return false if the request failed at once; its state then tells too. A
  * receive fails if the block that comes has another size.
  */
 bool leatn_ucx_send(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, const void *memory,
@@ -160,7 +167,7 @@ bool leatn_ucx_has_failed(struct leatn_ucx_worker *worker, char *text, size_t te
  */
 void leatn_ucx_close(struct leatn_ucx_worker *worker, bool flush);
 
-/* Returns true when a close is complete, or nothing was connected. */
+/* Returns true when a close is complete, or there is no endpoint. */
 bool leatn_ucx_is_closed(struct leatn_ucx_worker *worker);
 
 /* Creates memory for blocks, bytes bytes, aligned to pages, and registers it with the devices that UCX uses. The
