@@ -94,9 +94,8 @@ leat_status leatn_sized_check(const char *field, const char *type, const void *g
 
     write_init_name(init, sizeof init, type);
     if (size < sizeof size || size > SIZED_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID,
-                          "%s is %zu; start with %s, which sets size to sizeof(%s), %zu here", field, size, init,
-                          type, known_bytes);
+        return leatn_fail(LEAT_ERROR_INVALID, "%s is %zu; start with %s, which sets size to sizeof(%s), %zu here",
+                          field, size, init, type, known_bytes);
     for (size_t i = known_bytes; i < size; i++)
         if (bytes[i])
             return leatn_fail(

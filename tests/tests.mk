@@ -19,8 +19,8 @@ test_bin := $(BUILD)/tests
 test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy_async test_copy_lifetime \
             test_copy_ticket test_copy_cancel test_copy_broken test_copy_exit test_copy_batch test_copy_rails \
             test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
-            test_file_faults test_file_map test_file_wrap test_model test_model_share test_model_save test_layout \
-            test_convert \
+            test_file_faults test_file_map test_file_wrap test_storage test_model test_model_share test_model_save \
+            test_layout test_convert \
             test_layout_lists test_virtual test_fill \
             test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
@@ -32,7 +32,7 @@ staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_c
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
-               test_model test_model_share test_model_save test_layout test_layout_lists test_convert test_fill \
+               test_storage test_model test_model_share test_model_save test_layout test_layout_lists test_convert test_fill \
                test_bad_input \
                test_stream test_threads test_trace \
                test_pool_threads \
@@ -174,6 +174,17 @@ fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free 
 $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
 $(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
+# Links: tests of libleat-net, linked with its objects.
+net_link_tests := $(addprefix $(test_bin)/,test_message test_message_kill test_region unit_frame)
+$(net_link_tests:%=%.o): $(test_bin)/%.o: tests/net/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Inet -Itests/support $(test_defines) -MMD -MP -c $< -o $@
+$(net_link_tests): %: %.o $(test_objects) $(net_obj) $(checked_lib)
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(checked_lib) -lcmocka $(net_libs) $(LIB_LIBS) -o $@
+-include $(net_link_tests:%=%.d)
+
 # Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -232,8 +243,8 @@ test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_b
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
-# The tests of the scripts that run and count tests.
-test_runners := tests/runners.sh
+# The tests of the scripts that run and count tests, and of the model of several machines (bench/machines).
+test_runners := tests/runners.sh tests/machines.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 

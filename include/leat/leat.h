@@ -35,6 +35,7 @@
 #include <leat/native.h>
 #include <leat/pool.h>
 #include <leat/status.h>
+#include <leat/storage.h>
 #include <leat/stream.h>
 #include <leat/trace.h>
 #include <leat/version.h>

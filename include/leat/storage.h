@@ -28,8 +28,12 @@
  * leat_stream_synchronize() of the stream, once. Later work of the stream runs anyway. The part of the destination
  * that the copy did not reach is then undefined.
  *
- * Threads. The functions are called on leat's threads, and release() also on the thread of any call that ends a
- * copy. They must not call leat, except for leat_storage_wake().
+ * Pinned memory. A copy holds its ring from the call until its end, also while move() is not ready. So a program
+ * with many such copies waits in the next call, or sets LEAT_COPY_MEMORY (docs/copies.md).
+ *
+ * Threads. The functions are called on leat's threads, and stop() and release() also on the thread of a call that
+ * makes a copy or closes a device. The caller may hold locks of leat's, so they must not call leat, except for
+ * leat_storage_wake().
  *
  * Experimental: all of this header may still change (leat/version.h).
  */
@@ -44,7 +48,7 @@ extern "C" {
 
 #ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
 
-/* The functions of a storage. leat keeps the address, so the struct must live until release() is called. */
+/* The functions of a storage. leat reads the struct before the call returns. */
 typedef struct leat_storage_ops {
     size_t size; /* sizeof(leat_storage_ops): leat/base.h */
 
@@ -52,7 +56,9 @@ typedef struct leat_storage_ops {
      * Moves the next bytes of the copy: for a read into memory, for a write out of memory. offset: how many bytes
      * of the copy were moved before. Returns how many bytes it moved, from the start. If these are fewer than
      * bytes, it sets *status: LEAT_NOT_READY, if leat shall call again later, with the rest of these bytes; or the
-     * reason of a failure, a negative value.
+     * reason of a failure, a negative value. LEAT_ERROR_POINTER means that the byte of memory behind those that were
+     * moved cannot be accessed. DRIVER and DEVICE_LOST become SYSTEM; CANCELLED and DEADLINE are returned by the
+     * ticket only. move() that returns more than bytes, or no status, fails with INVALID.
      */
     size_t (*move)(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status);
 
@@ -64,16 +70,22 @@ typedef struct leat_storage_ops {
     /* Fills text with what failed, after a failure of move() at offset. NULL: leat prints the status only. */
     void (*describe)(const void *object, uint64_t offset, leat_status status, char *text, size_t text_bytes);
 
-    /* leat has made the last call with object: all bytes were moved, or the copy ended before. The caller may hold
-     * locks of leat's. NULL: object needs no end. */
+    /* leat has made the last call with object: all bytes were moved, or the copy ended before. NULL: object needs no
+     * end. */
     void (*release)(void *object);
+
+    /* The copy ends before all bytes were moved: it was cancelled, its deadline passed, its device is closed, or
+     * move() failed. Called once, before release(), which may come much later: with a later copy of the device, or
+     * when the device is closed. leat calls move() and ready() no more. For a write this may be after the stream has
+     * reached the copy. NULL: object does not need it. */
+    void (*stop)(void *object);
 } leat_storage_ops;
 
 /*
  * Copies the next bytes bytes that ops->move() produces to dst. The program gives object to leat: leat calls
  * ops->release() once, whatever becomes of the copy, but not if this call fails. bytes 0 does nothing: the ticket
  * is done, and release() was called. options may be NULL. leat_ticket_cancel() and a deadline stop the copy.
- * leat_device_close() stops it too if move() is not ready. ticket may be NULL; otherwise the caller destroys it.
+ * leat_device_close() cancels it too. ticket may be NULL; otherwise the caller destroys it.
  * Errors: HANDLE; POINTER, RANGE (as leat_copy(), for dst); INVALID (ops or ops->move NULL; the size of ops or
  * options, as leat/base.h says); UNSUPPORTED (memory of another driver than the stream's); HOST_MEMORY (also if
  * leat has no threads for staging: leat_copy_explain() says why); DEVICE_LOST, DRIVER, NOT_PERMITTED (inside a

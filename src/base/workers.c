@@ -151,7 +151,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
             continue;
         if (taken == LEATI_TAKEN)
             break;
-        seen->waiting = true;
+        seen->waiting = seen->waiting || taken == LEATI_NOT_YET;
     }
     if (task) {
         leati_assert(!helper || task->type->class == LEATI_WORK_COPIES);
@@ -219,6 +219,7 @@ static void serve(struct leati_workers *workers, struct leati_task *task, bool a
         case LEATI_NOTHING_LEFT:
             return;
         case LEATI_NOT_YET:
+        case LEATI_AWAITING:
             break;
         }
         if (task->type->prepare && task->type->prepare(task))
@@ -232,6 +233,11 @@ static void serve(struct leati_workers *workers, struct leati_task *task, bool a
         else if (leati_clock_ns() - since > LOOK_NS)
             return;
     }
+}
+
+static bool copies_bytes(enum leati_work_class class)
+{
+    return class == LEATI_WORK_COPIES || class == LEATI_WORK_FILES || class == LEATI_WORK_STORAGE;
 }
 
 static bool copies_on_one_thread(const struct leati_workers *workers)
@@ -302,7 +308,7 @@ static bool wants_more(const struct leati_workers *workers, const struct leati_t
     unsigned tasks = atomic_load_explicit(&workers->tasks[own_class], memory_order_relaxed);
     unsigned away = atomic_load_explicit(&workers->asleep, memory_order_relaxed), wanted, threads;
 
-    if (!away || (own_class != LEATI_WORK_COPIES && own_class != LEATI_WORK_FILES))
+    if (!away || !copies_bytes(own_class))
         return false;
     for (unsigned class = 0; class < LEATI_WORK_CLASSES; class ++)
         if (class != own_class)
@@ -339,7 +345,7 @@ static void *run_worker(void *argument)
         if (wants_more(workers, task))
             wake_some(workers, 1, true);
         idle_since = 0;
-        copied = task->type->class == LEATI_WORK_COPIES || task->type->class == LEATI_WORK_FILES;
+        copied = copies_bytes(task->type->class);
         if (task->type->enter)
             task->type->enter(task);
         serve(workers, task, seen.alone);
@@ -363,6 +369,21 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
     unlock(workers);
     atomic_fetch_add(&workers->news, 1);
     wake_some(workers, wakes, !task->owned);
+}
+
+void leati_workers_nudge(void)
+{
+    /* The lock keeps the pools. Whoever holds it while it joins a pool's threads has no tasks left there, so a worker
+     * that calls from a task does not wait for itself. */
+    leati_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX; i++) {
+        if (!pools[i] || !leati_workers_threads(pools[i], LEATI_WORK_STORAGE))
+            continue;
+        /* A thread reads news, looks at the tasks, and sleeps only if news is still the same: rest(). */
+        atomic_fetch_add(&pools[i]->news, 1);
+        wake_some(pools[i], 1, true);
+    }
+    leati_unlock(&pools_lock);
 }
 
 static unsigned workers_of(struct leati_workers *workers, struct leati_task *task, bool awaited)

@@ -1,8 +1,9 @@
 /*
  * workers.h - the pools of worker threads that do leat's work on processors.
  *
- * Four classes of tasks use them: staged copies (staging/), copies between files and memory, kernels and large
- * copies of the CPU device, and prefaulting of new pinned memory. Each NUMA node that some class asked for has a
+ * Five classes of tasks use them: staged copies (staging/), copies between files and memory, copies from and to a
+ * program's own storage (leat/storage.h), kernels and large copies of the CPU device, and prefaulting of new pinned
+ * memory. Each NUMA node that some class asked for has a
  * pool, whose threads run on that node only; one more pool uses all processors.
  *
  * Each class reserves threads in a pool, and never uses more than it reserved. A pool has as many threads as all
@@ -10,7 +11,8 @@
  * of the CPU device may wait for a staged copy.
  *
  * Threads sleep when there is nothing to do. A task that waits for something outside the process, such as a
- * stream, is polled, because nothing wakes the workers when it can continue. Worker threads must not call the
+ * stream, is polled, because nothing wakes the workers when it can continue. A task that is AWAITING is not polled:
+ * what it waits for calls leati_workers_nudge(). Worker threads must not call the
  * driver: a driver may hold its lock while it waits for a stream, which may in turn wait for a worker (seen with
  * cuMemFree, cuMemHostUnregister and cuModuleLoadData).
  */
@@ -24,6 +26,7 @@
 enum leati_work_class {
     LEATI_WORK_COPIES, /* staged copies; first come, first served */
     LEATI_WORK_FILES,  /* copies of files, and fsync(): they wait for disks; first come, first served */
+    LEATI_WORK_STORAGE, /* copies from and to a program's own storage: they never block; first come, first served */
     LEATI_WORK_DEVICE, /* work of the CPU device; round robin */
     LEATI_WORK_PAGES,  /* prefaulting of pinned memory */
     LEATI_WORK_CLASSES
@@ -33,6 +36,7 @@ enum leati_work_class {
 enum leati_taken {
     LEATI_TAKEN,       /* a part was done */
     LEATI_NOT_YET,     /* parts are left, but none can be done now */
+    LEATI_AWAITING,    /* the same, and leati_workers_nudge() will be called when one can; only from look() */
     LEATI_NOTHING_LEFT /* all parts are taken, though some may still be in progress */
 };
 
@@ -102,6 +106,10 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
 
 /* Removes a task, whether it is finished or not, and waits until no thread works on it. */
 void leati_workers_remove(struct leati_workers *workers, struct leati_task *task);
+
+/* Lets the threads of all pools look at their tasks again, and wakes one thread of each pool that sleeps. Call it
+ * after the change for which an AWAITING task waits. Any thread may call, workers too. */
+void leati_workers_nudge(void);
 
 /* Works on the task on the calling thread, if the task is still in the pool, until no part can be done at the
  * moment. */

@@ -35,7 +35,7 @@ void leati_explain_threads(const struct leati_plan *plan, struct leati_strbuf *t
     bool host = plan->protocol == LEATI_PROTOCOL_HOST;
     enum leati_store_policy policy;
 
-    if (plan->transfer.shape == LEATI_SHAPE_FILE) {
+    if (plan->transfer.shape == LEATI_SHAPE_FILE && !plan->transfer.file.in_order) {
         leati_strbuf_add(text, "at most %u of %u threads for files",
                          leati_stager_share(stager, &plan->transfer.file, plan->transfer.bytes),
                          atomic_load_explicit(&stager->file_threads, memory_order_relaxed));

@@ -123,7 +123,8 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     plan->early = in && leati_stream_reads_now(stream);
     ask = transfer->shape == LEATI_SHAPE_BATCH || (in ? !plan->early : transfer->bytes <= ASK_IDLE_BYTES);
     plan->idle = ask ? leati_stream_is_idle(stream) : leati_stream_known_idle(stream);
-    plan->early |= in && plan->idle;
+    /* Nothing on this stream writes what a storage in order reads. */
+    plan->early |= in && (plan->idle || (transfer->shape == LEATI_SHAPE_FILE && transfer->file.in_order));
 }
 
 LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
@@ -149,7 +150,8 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
         return LEAT_OK;
     LEATI_TRY(find_stager(plan, wait || transfer->followed || transfer->shape != LEATI_SHAPE_RUN));
     if (plan->stager && transfer->shape == LEATI_SHAPE_FILE)
-        LEATI_TRY(leati_stager_start_files(plan->stager));
+        LEATI_TRY(transfer->file.in_order ? leati_stager_start_storage(plan->stager)
+                                          : leati_stager_start_files(plan->stager));
     leati_assert(!plan->stager || (!plan->stager->refused[0] && plan->stager->workers));
     if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
         look_at_stream(plan);

@@ -335,6 +335,14 @@ static void join_maker(const leat_device *device)
 
 /* ---- hooks that the core calls ---- */
 
+static void device_ends(struct leat_device *device)
+{
+    struct leati_stager *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
+
+    if (stager && stager->workers)
+        leati_stager_stop_storage(stager);
+}
+
 static leat_status device_closes(struct leat_device *device)
 {
     leat_status status = LEAT_OK, ended;
@@ -391,7 +399,10 @@ LEATI_HOT static void wait_begins(struct leat_device *device, leati_query_functi
 }
 
 static const struct leati_copy_hooks copy_hooks = {
-    .stream_ends = leati_eager_stream_ends, .device_closes = device_closes, .wait_begins = wait_begins};
+    .stream_ends = leati_eager_stream_ends,
+    .device_ends = device_ends,
+    .device_closes = device_closes,
+    .wait_begins = wait_begins};
 
 void leati_copy_set_hooks(leat_device *device)
 {

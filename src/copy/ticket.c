@@ -311,6 +311,8 @@ leat_status leat_ticket_cancel(leat_ticket *ticket)
 {
     LEATI_TRY(check_ticket("leat_ticket_cancel", ticket));
     stop_jobs(ticket);
+    /* A copy whose storage is not ready is not polled. */
+    leati_workers_nudge();
     return LEAT_OK;
 }
 

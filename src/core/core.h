@@ -49,6 +49,8 @@ typedef leat_status (*leati_query_function)(struct leati_driver *driver, void *n
 /* Hooks by which the core calls the copy layer, set by the first copy that uses worker threads. */
 struct leati_copy_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* called before the driver's stream_destroy */
+    /* Called before the core waits for the work of a device that is closed: stops copies that could wait for ever. */
+    void (*device_ends)(struct leat_device *device);
     /* Called before the pools are closed. finished: all work of the device is known to be complete. */
     leat_status (*device_closes)(struct leat_device *device);
     /* Called when a user's thread is about to wait and holds no lock. If few worker threads are awake, this

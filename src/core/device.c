@@ -388,9 +388,11 @@ static leat_status close_last(struct leat_device *device)
     list_remove(device);
     /* From here on calls with the handle fail. Calls that are still in progress are an error of the program. */
     leati_handle_retire(&leati_device_handles, device);
-    status = driver->ops->device_synchronize(driver, device->native);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
     copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
+    if (copies)
+        copies->device_ends(device);
+    status = driver->ops->device_synchronize(driver, device->native);
     leati_trace_device_closes(&device->traced);
     status = first_of(status, leati_streams_close(device, status == LEAT_OK));
     status = first_of(status, leati_prefetch_close(device));

@@ -103,7 +103,7 @@ static size_t copy_rows(struct leati_job *job, size_t offset, char *ring, size_t
  * because the storage may have changed: a commit fails so after the file has its name. */
 static void fail_storage(struct leati_job *job, size_t at, int error)
 {
-    leat_status why = error == EFAULT ? LEAT_ERROR_POINTER : LEAT_ERROR_FILE;
+    leat_status why = error == EFAULT ? LEAT_ERROR_POINTER : error < 0 ? (leat_status)error : LEAT_ERROR_FILE;
     int stopped;
 
     leati_lock(&failures_lock);
@@ -119,26 +119,35 @@ static void fail_storage(struct leati_job *job, size_t at, int error)
 }
 
 /* Moves a part between memory and storage. memory: the part's address in the ring; ignored for HOST, which has no
- * ring. */
-static void move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
+ * ring. Returns false if the storage is not ready for the rest of the part. */
+static bool move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;
+    size_t before = job->part_moved, moved;
     int error = 0;
-    size_t moved;
 
+    leati_assert(before < bytes && (!before || storage->in_order));
     if (job->direction == LEATI_DIRECTION_HOST)
         memory = storage->scattered ? NULL : storage->write ? (char *)job->src + offset : job->dst + offset;
-    moved = storage->ops->move(storage->object, storage->offset + offset, memory, bytes, storage->write, &error);
+    moved = before + storage->ops->move(storage->object, storage->offset + offset + before,
+                                        memory ? memory + before : NULL, bytes - before, storage->write, &error);
+    if (moved < bytes && storage->in_order && error == LEATI_STORAGE_NOT_YET) {
+        job->part_moved = moved;
+        return false;
+    }
+    job->part_moved = 0;
     if (moved == bytes)
-        return;
+        return true;
     lower(&job->stopped_at, offset + moved);
     leati_job_spoil(job);
     if (error == EFAULT && memory)
         lower(&job->fault, (uintptr_t)memory + moved);
     fail_storage(job, offset + moved, error);
+    return true;
 }
 
-static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
+/* Copies a part. Returns false if its storage is not ready for the rest of it. */
+static bool copy_part(struct leati_job *job, const struct leati_chunk *chunk, uint32_t part)
 {
     size_t start, bytes = leati_chunk_part(chunk, part, &start), offset = chunk->offset + start;
     char *ring = job->ring + chunk->place + start;
@@ -148,14 +157,13 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     leati_assert(part < chunk->parts && start < chunk->bytes);
     leati_assert(job->copy_list || offset + bytes <= job->bytes);
     if (has_stopped(job)) {
-        lower(&job->stopped_at, offset);
+        lower(&job->stopped_at, offset + job->part_moved);
+        job->part_moved = 0;
         leati_job_spoil(job);
-        return;
+        return true;
     }
-    if (job->storage.ops) {
-        move_part(job, offset, ring, bytes);
-        return;
-    }
+    if (job->storage.ops)
+        return move_part(job, offset, ring, bytes);
     if (job->cold)
         leati_staging_fetch(job->src + offset, bytes);
     if (job->copy_list)
@@ -167,12 +175,21 @@ static void copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
                                             job->direction == LEATI_DIRECTION_OUT ? ring : job->src + offset,
                                             bytes, job->policy, &fault);
     if (copied == bytes)
-        return;
+        return true;
     leati_assert(copied < bytes && fault);
     /* Several threads may fail at once, so keep the lowest address. */
     lower(&job->fault, fault);
     lower(&job->stopped_at, offset + copied);
     leati_job_stop(job, LEAT_ERROR_POINTER);
+    return true;
+}
+
+/* Returns true if this is the status of a copy whose memory or storage failed. Other copies that stopped were
+ * cancelled, or passed their deadline, or their device failed. */
+static bool is_failure(int stopped)
+{
+    return stopped != LEAT_OK && stopped != LEAT_ERROR_CANCELLED && stopped != LEAT_ERROR_DEADLINE &&
+           stopped != LEAT_ERROR_DRIVER && stopped != LEAT_ERROR_DEVICE_LOST;
 }
 
 /* Stores a failure in the job's outcome, if it has one. */
@@ -213,7 +230,7 @@ bool leati_job_report(struct leati_job *job)
     int stopped = atomic_load_explicit(&job->stopped, memory_order_relaxed);
 
     /* The call that makes an eager copy of memory returns the failure. */
-    if ((job->eager && !job->storage.ops) || (stopped != LEAT_ERROR_POINTER && stopped != LEAT_ERROR_FILE))
+    if ((job->eager && !job->storage.ops) || !is_failure(stopped))
         return true;
     if (atomic_exchange_explicit(&job->reported, true, memory_order_relaxed))
         return false;
@@ -288,17 +305,37 @@ static bool prefault(struct leati_task *task)
 
 /* ---- a job as a task of the workers ---- */
 
+/* Returns true if a storage in order can go on, or if the job has stopped, so that its parts are skipped. The job must
+ * have parts left, because its storage is released behind the last one. */
+static bool storage_is_ready(const struct leati_job *job)
+{
+    const struct leati_storage *storage = &job->storage;
+
+    return !storage->in_order || !storage->ops->ready ||
+           atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK ||
+           (job->deadline_ns && leati_clock_ns() >= job->deadline_ns) || storage->ops->ready(storage->object);
+}
+
 static enum leati_taken work_on_part(struct leati_task *task)
 {
     struct leati_job *job = (struct leati_job *)task;
     uint32_t c, part;
-    enum leati_taken taken = take_part(job, &c, &part);
+    enum leati_taken taken;
 
-    if (taken == LEATI_TAKEN) {
-        copy_part(job, &job->chunks[c], part);
-        finish_part(job, c);
+    /* Only this thread takes parts of a storage in order, so none can take the last one meanwhile. */
+    if (job->storage.in_order && atomic_load_explicit(&job->at, memory_order_relaxed) >> 32 < job->count &&
+        !storage_is_ready(job))
+        return LEATI_NOT_YET;
+    taken = take_part(job, &c, &part);
+    if (taken != LEATI_TAKEN)
+        return taken;
+    if (!copy_part(job, &job->chunks[c], part)) {
+        /* No other thread takes parts of this job, so the part can be given back. Relaxed, as in take_part(). */
+        atomic_store_explicit(&job->at, (uint64_t)c << 32 | part, memory_order_relaxed);
+        return LEATI_NOT_YET;
     }
-    return taken;
+    finish_part(job, c);
+    return LEATI_TAKEN;
 }
 
 /* Tells a worker or a helper whether the job has work for it now. Helpers (threads that wait for something else)
@@ -310,10 +347,19 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     /* Read job->at once, because other threads change it. */
     uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
 
+    /* A thread works on it, which may give its part back, or release the storage. It looks again when it leaves. */
+    if (job->storage.in_order && task->workers)
+        return LEATI_AWAITING;
     if (c >= job->count)
         return LEATI_NOTHING_LEFT;
-    if (can_copy(job, c))
-        return helper && (job->cold || job->storage.ops) ? LEATI_NOT_YET : LEATI_TAKEN;
+    if (can_copy(job, c)) {
+        if (helper && (job->cold || job->storage.ops))
+            return LEATI_NOT_YET;
+        if (storage_is_ready(job))
+            return LEATI_TAKEN;
+        /* Nobody nudges the workers when a deadline passes. */
+        return !is_prefaulted(job) ? LEATI_TAKEN : job->deadline_ns ? LEATI_NOT_YET : LEATI_AWAITING;
+    }
     return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
 
@@ -323,7 +369,8 @@ static bool is_lively(const struct leati_task *task)
 {
     const struct leati_job *job = (const struct leati_job *)task;
 
-    return job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed);
+    return !(job->storage.in_order && task->workers) && storage_is_ready(job) &&
+           (job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed));
 }
 
 static const struct leati_task_type copy_type = {
@@ -332,11 +379,16 @@ static const struct leati_task_type copy_type = {
 static const struct leati_task_type file_type = {
     .class = LEATI_WORK_FILES, .work = work_on_part, .look = look, .is_lively = is_lively, .prepare = prefault};
 
+static const struct leati_task_type storage_type = {
+    .class = LEATI_WORK_STORAGE, .work = work_on_part, .look = look, .is_lively = is_lively, .prepare = prefault};
+
 void leati_job_prepare(struct leati_job *job, unsigned share)
 {
     leati_assert(share && job->flags && job->chunks && job->count && job->direction != LEATI_DIRECTION_DEVICE);
     job->task = (struct leati_task){
-        .type = job->storage.ops ? &file_type : &copy_type, .share = share, .owned = job->eager};
+        .type = job->storage.in_order ? &storage_type : job->storage.ops ? &file_type : &copy_type,
+        .share = share,
+        .owned = job->eager};
 }
 
 void leati_job_work(struct leati_job *job)
@@ -366,7 +418,7 @@ static void describe_storage(const struct leati_job *job, size_t at, char *text,
     leati_unlock(&failures_lock);
     leati_assert(failed_at < job->bytes);
     storage->ops->describe(storage->object, storage->offset + failed_at, storage->write, error, why, sizeof why);
-    if (storage->scattered)
+    if (storage->scattered || storage->in_order)
         snprintf(text, bytes, "%s %zu bytes stopped after %zu bytes: %s", storage->write ? "writing" : "reading",
                  job->bytes, at, why);
     else
@@ -398,11 +450,10 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
                      job->bytes, (const void *)job->src, (void *)job->dst, at,
                      (void *)atomic_load_explicit(&job->fault, memory_order_relaxed));
         break;
-    case LEAT_ERROR_FILE:
-        describe_storage(job, at, text, bytes);
-        break;
     default:
-        if (job->storage.scattered)
+        if (job->storage.ops && is_failure((int)why))
+            describe_storage(job, at, text, bytes);
+        else if (job->storage.scattered)
             snprintf(text, bytes, "%s files stopped after %zu of %zu bytes: %s",
                      job->storage.write ? "writing" : "reading", at, job->bytes, leat_status_text(why));
         else

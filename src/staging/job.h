@@ -23,6 +23,7 @@
 
 #include <leat/status.h>
 
+#include <limits.h>
 #include <stdatomic.h>
 
 /* The path of a copy's bytes. */
@@ -39,14 +40,22 @@ struct leati_flags {
 };
 
 /* Functions of a storage, such as a file, which replaces the host memory of one side of a copy. Several threads
- * may call them at once. */
+ * may call them at once, unless the storage is in order. */
 struct leati_storage_ops {
     /* Reads from the storage into memory, or writes memory to the storage. Returns how many bytes it moved, from
      * the start. A result below bytes is a failure: *error is then a value of errno, or 0 at the end of the
-     * storage. For a scattered copy without a ring memory is NULL, because the object knows the memory. */
+     * storage, or a leat_status below 0. For a scattered copy without a ring memory is NULL, because the object knows
+     * the memory. A storage in order may set *error to LEATI_STORAGE_NOT_YET: it is called again for the rest, when
+     * ready() returns true. */
     size_t (*move)(void *object, uint64_t offset, void *memory, size_t bytes, bool write, int *error);
 
-    /* Optional. Called when a part of a write was not written, because it failed or the copy was stopped. */
+    /* Only for a storage in order, where it is optional. Returns true if move() can move a byte or can fail. Whoever
+     * changes that calls leati_workers_nudge(). The caller holds a spin lock. */
+    bool (*ready)(const void *object);
+
+    /* Optional. Called when a part of a write was not written, because it failed or the copy was stopped; of a
+     * storage in order, also when a part of a read was not read. May be called several times. The caller may hold
+     * jobs_lock of stager.c. */
     void (*spoil)(void *object);
 
     /* Fills text with a description of the failure at offset. */
@@ -68,7 +77,10 @@ struct leati_storage {
     bool slow;       /* may take long whatever its size, as fsync() does */
     bool at_hand;    /* a read of a few MiB that waits for no disk and no network, so the caller may make it */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */
+    bool in_order;   /* move() never blocks, and one thread at a time calls it, with the bytes in their order */
 };
+
+#define LEATI_STORAGE_NOT_YET INT_MIN
 
 struct leati_job {
     struct leati_task task; /* for the pool of workers */
@@ -85,6 +97,8 @@ struct leati_job {
     struct leati_rows to_rows, from_rows;
     struct leati_storage storage; /* if its ops is set, replaces dst (write is true) or src */
     atomic_bool storage_held;     /* the job has a reference to the storage's object */
+    size_t part_moved; /* storage in order: bytes of the next part that were moved already. Used by the thread that
+                          works on the job; the pool's lock passes it on to the next one */
     /* NULL, or the job is a list of copies, and this function copies entries of the list. chunks, parts and
      * stopped_at then count entries. It returns the number of copies before the first that failed. */
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
@@ -155,10 +169,10 @@ void leati_job_release_storage(struct leati_job *job);
  * it. Returns false if another thread has begun to report it. For a job that has not failed, does nothing. */
 bool leati_job_report(struct leati_job *job);
 
-/* Tells the job's storage, if any, that a part of a write was not written. */
+/* Tells the job's storage, if any, that a part was not moved; see spoil() above. */
 static inline void leati_job_spoil(const struct leati_job *job)
 {
-    if (job->storage.ops && job->storage.write && job->storage.ops->spoil)
+    if (job->storage.ops && (job->storage.write || job->storage.in_order) && job->storage.ops->spoil)
         job->storage.ops->spoil(job->storage.object);
 }
 

@@ -37,6 +37,7 @@
 #define SHARE_LEAST 4u
 #define BYTES_FOR_A_THREAD ((size_t)12 << 20)
 #define FILE_THREADS_LEAST 8 /* this many reads of 1 MiB at once keep a local disk busy, see docs/files.md */
+#define STORAGE_THREADS_MAX 8u /* threads for storages in order */
 #define FILE_BYTES_FOR_A_THREAD                                                                                   \
     ((size_t)2 << 20) /* a thread reads the cache more slowly than it copies memory                               \
                        */
@@ -137,44 +138,70 @@ static leat_status choose_threads(int node, int devices, unsigned *threads)
     return LEAT_OK;
 }
 
-/* Held while the threads for files start. */
+/* Held while the threads for files, or for storages in order, start. */
 static struct leati_lock files_lock = LEATI_LOCK_INITIALIZER;
 
-static leat_status start_files(struct leati_stager *stager)
+/* Starts count threads of a class, and stores their number in *threads. what: what needs them, for the message. */
+static leat_status start_class(struct leati_stager *stager, enum leati_work_class class, unsigned count,
+                               _Atomic unsigned *threads, const char *what)
 {
-    unsigned some = stager->threads > FILE_THREADS_LEAST ? stager->threads : FILE_THREADS_LEAST;
     struct leati_workers *workers;
-    uint64_t chosen = some;
-    int error;
+    int error = leati_workers_get(stager->node, class, count, &workers);
 
-    LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, some, &chosen));
-    error = leati_workers_get(stager->node, LEATI_WORK_FILES, (unsigned)chosen, &workers);
     leati_assert(!workers || workers == stager->workers);
-    if (workers && leati_workers_threads(workers, LEATI_WORK_FILES)) {
-        /* Release: a thread that sees the number, by the acquire in leati_stager_start_files(), sees the threads.
-         */
-        atomic_store_explicit(&stager->file_threads, leati_workers_threads(workers, LEATI_WORK_FILES),
-                              memory_order_release);
+    if (workers && leati_workers_threads(workers, class)) {
+        /* Release: a thread that sees the number, by the acquire in leati_stager_start_files() or
+         * leati_stager_start_storage(), sees the threads. */
+        atomic_store_explicit(threads, leati_workers_threads(workers, class), memory_order_release);
         return LEAT_OK;
     }
     if (workers)
-        leati_workers_put(workers, LEATI_WORK_FILES);
-    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: files need %u threads, see LEAT_IO_WORKERS",
-                      strerror(error), (unsigned)chosen);
+        leati_workers_put(workers, class);
+    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: %s need %u threads, see LEAT_IO_WORKERS",
+                      strerror(error), what, count);
 }
 
 leat_status leati_stager_start_files(struct leati_stager *stager)
 {
+    unsigned some = stager->threads > FILE_THREADS_LEAST ? stager->threads : FILE_THREADS_LEAST;
+    uint64_t chosen = some;
     leat_status status = LEAT_OK;
 
     leati_assert(stager->workers);
     if (atomic_load_explicit(&stager->file_threads, memory_order_acquire))
         return LEAT_OK;
+    LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, some, &chosen));
     leati_lock(&files_lock);
     if (!atomic_load_explicit(&stager->file_threads, memory_order_relaxed))
-        status = start_files(stager);
+        status = start_class(stager, LEATI_WORK_FILES, (unsigned)chosen, &stager->file_threads, "files");
     leati_unlock(&files_lock);
     return status;
+}
+
+leat_status leati_stager_start_storage(struct leati_stager *stager)
+{
+    /* They never block, so they need no more threads than copies of memory do. */
+    unsigned count = stager->threads < STORAGE_THREADS_MAX ? stager->threads : STORAGE_THREADS_MAX;
+    leat_status status = LEAT_OK;
+
+    leati_assert(stager->workers);
+    if (atomic_load_explicit(&stager->storage_threads, memory_order_acquire))
+        return LEAT_OK;
+    leati_lock(&files_lock);
+    if (!atomic_load_explicit(&stager->storage_threads, memory_order_relaxed))
+        status = start_class(stager, LEATI_WORK_STORAGE, count, &stager->storage_threads, "storages");
+    leati_unlock(&files_lock);
+    return status;
+}
+
+void leati_stager_stop_storage(struct leati_stager *stager)
+{
+    leati_lock(&jobs_lock);
+    for (struct leati_job *job = stager->issued; job; job = job->next_issued)
+        if (job->storage.in_order)
+            leati_job_stop(job, LEAT_ERROR_CANCELLED);
+    leati_unlock(&jobs_lock);
+    leati_workers_nudge();
 }
 
 static leat_status get_workers(struct leati_stager *stager, int node, int devices)
@@ -408,6 +435,8 @@ void leati_stager_end(struct leati_stager *stager)
     leati_unlock(&jobs_lock);
     if (atomic_load_explicit(&stager->file_threads, memory_order_acquire))
         leati_workers_put(stager->workers, LEATI_WORK_FILES);
+    if (atomic_load_explicit(&stager->storage_threads, memory_order_acquire))
+        leati_workers_put(stager->workers, LEATI_WORK_STORAGE);
     if (stager->workers)
         leati_workers_put(stager->workers, LEATI_WORK_COPIES);
     stager->workers = NULL;
@@ -651,6 +680,8 @@ unsigned leati_stager_share(const struct leati_stager *stager, const struct leat
     /* If the workers are few, helpers join them, and the limit counts both. */
     unsigned most = leati_workers_are_few(stager->workers) ? SHARE_LEAST : stager->share;
 
+    if (storage->in_order)
+        return 1;
     if (storage->ops) {
         size_t readers = bytes / FILE_BYTES_FOR_A_THREAD;
 
@@ -742,7 +773,7 @@ static unsigned wakes_of(const struct leati_staging_request *request)
 {
     if (request->eager)
         return helpers_of(request->bytes);
-    return request->storage.ops && !request->storage.slow ? FILE_WAKES : 1;
+    return request->storage.ops && !request->storage.slow && !request->storage.in_order ? FILE_WAKES : 1;
 }
 
 /* Spins for a moment. Every EAGER_PAUSES calls yields, because the awaited thread may need this processor. */
@@ -889,7 +920,11 @@ leat_status leati_stager_reserve(struct leati_stager *stager, const struct leati
     leati_assert(!request->list || request->direction == LEATI_DIRECTION_HOST);
     leati_assert(!request->storage.ops || (!request->to_rows && !request->list));
     leati_assert(!request->storage.ops || !request->eager || (request->storage.at_hand && !request->deadline_ns));
-    leati_assert(!request->storage.ops || atomic_load_explicit(&stager->file_threads, memory_order_relaxed));
+    leati_assert(!request->storage.ops || request->storage.in_order ||
+                 atomic_load_explicit(&stager->file_threads, memory_order_relaxed));
+    leati_assert(!request->storage.in_order ||
+                 (!request->storage.scattered && !request->storage.detached && !request->eager &&
+                  atomic_load_explicit(&stager->storage_threads, memory_order_relaxed)));
     leati_assert(!request->storage.detached || request->direction == LEATI_DIRECTION_HOST);
     /* OUT needs the caller's block, because the caller reads the ring until the call returns. */
     leati_assert(!request->eager || (request->direction == LEATI_DIRECTION_OUT && request->block) ||

@@ -75,6 +75,7 @@ struct leati_stager {
     struct leati_job *issued;      /* list of the submitted jobs that have not ended */
     uint64_t held_bytes;           /* pinned memory of these jobs */
     _Atomic unsigned file_threads; /* number of workers that may copy files; 0: none. Written under files_lock */
+    _Atomic unsigned storage_threads; /* the same for storages in order */
     atomic_uint file_jobs;         /* number of submitted jobs with storage; changes under jobs_lock */
 };
 
@@ -111,8 +112,13 @@ void leati_stager_give_back(struct leati_stager *stager, void *block);
 /* Keeps a block until leati_stager_end(), because waiting for the stream that uses the block failed. */
 void leati_stager_lose(struct leati_stager *stager, void *block);
 
-/* Starts the threads for files, unless they run already. Fails with HOST_MEMORY or SYSTEM, and a message. */
+/* Start the threads for files, and for storages in order, unless they run already. Fail with HOST_MEMORY or SYSTEM,
+ * and a message. */
 leat_status leati_stager_start_files(struct leati_stager *stager);
+leat_status leati_stager_start_storage(struct leati_stager *stager);
+
+/* Cancels all copies of storages in order, which could otherwise wait for other processes for ever. */
+void leati_stager_stop_storage(struct leati_stager *stager);
 
 /* ---- copies ---- */
 
@@ -146,7 +152,8 @@ struct leati_staging_request {
     const struct leati_rows *from_rows; /* the rows of a device's side have valid sizes, but no valid address */
     const struct leati_list *list;      /* HOST: the workers make this list of copies instead of one copy */
     struct leati_storage storage; /* ops set: the host's side is storage, not memory; no rows; eager only with
-                                     at_hand. Call leati_stager_start_files() first */
+                                     at_hand. Call leati_stager_start_files() first, or leati_stager_start_storage()
+                                     for a storage in order */
     size_t unit_bytes;                  /* chunk sizes are multiples of this; 0: any size */
     size_t chunk_most_bytes;            /* largest size of a chunk; 0: only the ring limits it */
     void *stream;                       /* for the hook flags(), and for the wait after a failure */

@@ -28,6 +28,7 @@
 
 #define COPIES LEATI_WORK_COPIES
 #define FILES LEATI_WORK_FILES
+#define STORAGE LEATI_WORK_STORAGE
 #define DEVICE LEATI_WORK_DEVICE
 #define PAGES LEATI_WORK_PAGES
 
@@ -91,14 +92,25 @@ struct held {
     atomic_int most;     /* largest value of inside so far */
     atomic_int open, done, entered, ended;
     bool no_helpers;
+    bool nudged;         /* leati_workers_nudge() is called when not_yet becomes false */
+    bool changes;        /* with nudged: this happens while a thread looks, which does not see it */
+    atomic_int looks;    /* number of calls of look() */
 };
 
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
-    const struct held *held = (const struct held *)task;
+    struct held *held = (struct held *)task;
 
+    atomic_fetch_add(&held->looks, 1);
     if (atomic_load(&held->left) <= 0)
         return LEATI_NOTHING_LEFT;
+    if (atomic_load(&held->not_yet) && held->nudged) {
+        if (held->changes) {
+            atomic_store(&held->not_yet, false);
+            leati_workers_nudge();
+        }
+        return LEATI_AWAITING;
+    }
     return atomic_load(&held->not_yet) || (helper && held->no_helpers) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
 
@@ -133,6 +145,7 @@ static void leave(struct leati_task *task)
 static const struct leati_task_type types[] = {
     {.class = LEATI_WORK_COPIES, .work = work, .look = look, .enter = enter, .leave = leave},
     {.class = LEATI_WORK_FILES, .work = work, .look = look, .enter = enter, .leave = leave},
+    {.class = LEATI_WORK_STORAGE, .work = work, .look = look, .enter = enter, .leave = leave},
     {.class = LEATI_WORK_DEVICE, .work = work, .look = look, .enter = enter, .leave = leave},
     {.class = LEATI_WORK_PAGES, .work = work, .look = look},
 };
@@ -229,6 +242,7 @@ static void no_class_waits_for_another(void **state)
         struct held first, second;
 
         assert_ptr_equal(get(FILES, 4), workers);
+        assert_ptr_equal(get(STORAGE, 2), workers);
         assert_ptr_equal(get(DEVICE, 3), workers);
         assert_ptr_equal(get(PAGES, 1), workers);
         add(workers, &first, stuck, 100, 50);
@@ -291,6 +305,61 @@ static void tasks_that_wait_are_looked_at(void **state)
     assert_true(wait_for(&waiting.done, 3));
     leati_workers_remove(workers, &waiting.task);
     leati_workers_put(workers, COPIES);
+}
+
+/* A task that is nudged is not looked at meanwhile, so the threads sleep. Each nudge comes at another moment of the
+ * threads' way to sleep, and none may be lost. */
+static void tasks_are_nudged(void **state)
+{
+    struct leati_workers *workers = get(STORAGE, 2);
+    struct held held;
+    int looks = -1;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        memset(&held, 0, sizeof held);
+        held.task = (struct leati_task){.type = &types[STORAGE], .share = 1};
+        held.nudged = true;
+        atomic_store(&held.left, 1);
+        atomic_store(&held.not_yet, true);
+        atomic_store(&held.open, 1);
+        leati_workers_add(workers, &held.task, 1);
+        usleep((useconds_t)(round % 20) * 25);
+        if (round == 0) {
+            /* Wait until both threads sleep: then nobody looks. */
+            for (int i = 0; i < 1000 && looks != atomic_load(&held.looks); i++) {
+                looks = atomic_load(&held.looks);
+                usleep(MOMENT_US);
+            }
+            assert_int_equal(looks, atomic_load(&held.looks));
+        }
+        assert_int_equal(atomic_load(&held.done), 0);
+        atomic_store(&held.not_yet, false);
+        leati_workers_nudge();
+        assert_true(wait_for(&held.done, 1));
+        leati_workers_remove(workers, &held.task);
+    }
+    leati_workers_put(workers, STORAGE);
+    leati_workers_nudge(); /* without a pool it does nothing */
+}
+
+/* The change and the nudge come when a thread has looked, and before it sleeps. */
+static void a_nudge_on_the_way_to_sleep_is_not_lost(void **state)
+{
+    struct leati_workers *workers = get(STORAGE, 1);
+    struct held held;
+
+    (void)state;
+    memset(&held, 0, sizeof held);
+    held.task = (struct leati_task){.type = &types[STORAGE], .share = 1};
+    held.nudged = held.changes = true;
+    atomic_store(&held.left, 1);
+    atomic_store(&held.not_yet, true);
+    atomic_store(&held.open, 1);
+    leati_workers_add(workers, &held.task, 1);
+    assert_true(wait_for(&held.done, 1));
+    leati_workers_remove(workers, &held.task);
+    leati_workers_put(workers, STORAGE);
 }
 
 struct removal {
@@ -489,7 +558,8 @@ int main(void)
         cmocka_unit_test(shares_leave_threads_to_others),   cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(a_removal_waits_for_those_inside), cmocka_unit_test(helpers_copy_and_nothing_else),
         cmocka_unit_test(threads_end_with_the_last_user),   cmocka_unit_test(fewer_threads_do),
-        cmocka_unit_test(threads_have_short_slices),
+        cmocka_unit_test(threads_have_short_slices),        cmocka_unit_test(tasks_are_nudged),
+        cmocka_unit_test(a_nudge_on_the_way_to_sleep_is_not_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

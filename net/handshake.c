@@ -1,0 +1,319 @@
+/* handshake.c - the messages that prove a key at the start of a connection (handshake.h), with libsodium. */
+#include "handshake.h"
+
+#include "net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static const unsigned char magic[8] = {'l', 'e', 'a', 't', '-', 'n', 'e', 't'};
+
+/* Offsets in the messages. */
+enum {
+    AT_VERSION = 8,
+    AT_ROLE = 12,
+    AT_FLAGS = 13,
+    AT_IDLE = 16,
+    AT_NONCE = 32,
+    PREFIX_BYTES = 12, /* of a hello, the same in all versions */
+    AT_VERDICT = 0,
+    AT_PROOF = 8
+};
+enum { ROLE_CONNECTOR = 1, ROLE_LISTENER = 2 };
+enum { FLAG_KEY = 1, FLAG_UCX = 2 };
+enum { VERDICT_ACCEPTED = 0, VERDICT_OTHER_KEY = 1 };
+
+_Static_assert(crypto_auth_BYTES == LEATN_PROOF_BYTES - AT_PROOF, "a proof has the bytes of crypto_auth()");
+_Static_assert(crypto_auth_KEYBYTES == sizeof(((struct leatn_secret *)0)->key), "crypto_auth() takes the key");
+
+void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes)
+{
+    static const unsigned char use[] = "leat-net: key of the proofs";
+    crypto_generichash_state state;
+
+    secret->given = key != NULL;
+    crypto_generichash_init(&state, NULL, 0, sizeof secret->key);
+    crypto_generichash_update(&state, use, sizeof use);
+    if (key)
+        crypto_generichash_update(&state, key, key_bytes);
+    crypto_generichash_final(&state, secret->key, sizeof secret->key);
+    sodium_memzero(&state, sizeof state);
+}
+
+/* ---- messages of this end ---- */
+
+static void set_out(struct leatn_handshake *shake, const void *bytes, size_t count)
+{
+    memcpy(shake->out, bytes, count);
+    shake->out_at = 0;
+    shake->out_bytes = count;
+}
+
+static void make_hello(struct leatn_handshake *shake, unsigned char *hello, uint64_t idle_timeout_ns, bool ucx)
+{
+    const uint32_t version = LEATN_VERSION;
+
+    memset(hello, 0, LEATN_HELLO_BYTES);
+    memcpy(hello, magic, sizeof magic);
+    memcpy(hello + AT_VERSION, &version, sizeof version);
+    hello[AT_ROLE] = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER;
+    hello[AT_FLAGS] = (unsigned char)((shake->secret->given ? FLAG_KEY : 0) | (ucx ? FLAG_UCX : 0));
+    memcpy(hello + AT_IDLE, &idle_timeout_ns, sizeof idle_timeout_ns);
+    randombytes_buf(hello + AT_NONCE, LEATN_NONCE_BYTES);
+}
+
+/* Computes the proof of the end with this role. */
+static void make_proof(const struct leatn_handshake *shake, unsigned char role, unsigned char *proof)
+{
+    unsigned char proven[1 + 2 * LEATN_HELLO_BYTES];
+
+    proven[0] = role;
+    memcpy(proven + 1, shake->connector, LEATN_HELLO_BYTES);
+    memcpy(proven + 1 + LEATN_HELLO_BYTES, shake->listener, LEATN_HELLO_BYTES);
+    crypto_auth(proof, proven, sizeof proven, shake->secret->key);
+}
+
+static void send_proof(struct leatn_handshake *shake, uint32_t verdict)
+{
+    unsigned char message[LEATN_PROOF_BYTES] = {0};
+
+    memcpy(message + AT_VERDICT, &verdict, sizeof verdict);
+    if (verdict == VERDICT_ACCEPTED)
+        make_proof(shake, shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER, message + AT_PROOF);
+    set_out(shake, message, sizeof message);
+}
+
+void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
+                           uint64_t idle_timeout_ns, bool ucx)
+{
+    memset(shake, 0, sizeof *shake);
+    shake->secret = secret;
+    shake->connected = connected;
+    shake->ucx = ucx;
+    make_hello(shake, connected ? shake->connector : shake->listener, idle_timeout_ns, ucx);
+    if (connected)
+        set_out(shake, shake->connector, LEATN_HELLO_BYTES);
+}
+
+/* ---- messages of the other end ---- */
+
+static void __attribute__((format(printf, 2, 3))) fail(struct leatn_handshake *shake, const char *format, ...)
+{
+    va_list args;
+
+    shake->step = LEATN_HANDSHAKE_FAILED;
+    va_start(args, format);
+    vsnprintf(shake->why, sizeof shake->why, format, args);
+    va_end(args);
+}
+
+/* Checks the part of the other end's hello that all versions have, as far as it has come, so that a foreign
+ * program is noticed at its first wrong byte. */
+static void check_prefix(struct leatn_handshake *shake)
+{
+    size_t known = shake->in_bytes < sizeof magic ? shake->in_bytes : sizeof magic;
+    struct leatn_shown shown;
+    uint32_t version;
+
+    if (memcmp(shake->in, magic, known) != 0) {
+        fail(shake, "the other end is no leat: it sent '%s'",
+             leatn_shown(&shown, (const char *)shake->in, shake->in_bytes));
+        return;
+    }
+    if (shake->in_bytes < PREFIX_BYTES)
+        return;
+    memcpy(&version, shake->in + AT_VERSION, sizeof version);
+    if (version == LEATN_VERSION)
+        return;
+    fail(shake,
+         "the other end has version %u of the protocol, and this end version %u: use the same leat at both ends",
+         (unsigned)version, (unsigned)LEATN_VERSION);
+    if (!shake->connected)
+        set_out(shake, shake->listener, LEATN_HELLO_BYTES);
+}
+
+/* Takes the whole hello of the other end, whose prefix is right. */
+static void take_hello(struct leatn_handshake *shake)
+{
+    unsigned char *hello = shake->connected ? shake->listener : shake->connector;
+    bool key;
+
+    memcpy(hello, shake->in, LEATN_HELLO_BYTES);
+    shake->in_bytes = 0;
+    memcpy(&shake->peer_idle_timeout_ns, hello + AT_IDLE, sizeof shake->peer_idle_timeout_ns);
+    shake->ucx = shake->ucx && (hello[AT_FLAGS] & FLAG_UCX);
+    key = hello[AT_FLAGS] & FLAG_KEY;
+    /* A listener also answers a hello that it refuses, so that the other end can tell the reason. */
+    if (!shake->connected)
+        set_out(shake, shake->listener, LEATN_HELLO_BYTES);
+    if (hello[AT_ROLE] != (shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR))
+        fail(
+            shake,
+            "the other end says that it %s too: something sends this end's bytes back, or both ends have the same part",
+            shake->connected ? "connects" : "listens");
+    else if (key != shake->secret->given)
+        fail(shake, "%s has a key, and %s has none: give both the same key, or none (unix: only)",
+             key ? "the other end" : "this end", key ? "this end" : "the other end");
+    else if (!shake->peer_idle_timeout_ns)
+        fail(shake, "the other end sent an idle timeout of 0, which no leat does");
+    else
+        shake->step = LEATN_HANDSHAKE_PROOF;
+    if (shake->step == LEATN_HANDSHAKE_PROOF && shake->connected)
+        send_proof(shake, VERDICT_ACCEPTED);
+}
+
+static void take_proof(struct leatn_handshake *shake)
+{
+    unsigned char wanted[crypto_auth_BYTES];
+    uint32_t verdict;
+    bool right;
+
+    memcpy(&verdict, shake->in + AT_VERDICT, sizeof verdict);
+    make_proof(shake, shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR, wanted);
+    right = !sodium_memcmp(shake->in + AT_PROOF, wanted, sizeof wanted);
+    sodium_memzero(wanted, sizeof wanted);
+    if (verdict == VERDICT_ACCEPTED && right) {
+        shake->step = LEATN_HANDSHAKE_DONE;
+        if (!shake->connected)
+            send_proof(shake, VERDICT_ACCEPTED);
+        return;
+    }
+    if (verdict != VERDICT_ACCEPTED && verdict != VERDICT_OTHER_KEY)
+        fail(shake, "the other end refused the connection with the reason %u, which this version does not know",
+             (unsigned)verdict);
+    else
+        fail(shake, "the keys of the two ends differ");
+    if (!shake->connected)
+        send_proof(shake, VERDICT_OTHER_KEY);
+}
+
+/* ---- the steps ---- */
+
+/* Returns the size of the message that this end waits for. */
+static size_t message_bytes(const struct leatn_handshake *shake)
+{
+    return shake->step == LEATN_HANDSHAKE_HELLO   ? LEATN_HELLO_BYTES
+           : shake->step == LEATN_HANDSHAKE_PROOF ? LEATN_PROOF_BYTES
+                                                  : 0;
+}
+
+size_t leatn_handshake_to_write(const struct leatn_handshake *shake, const void **at)
+{
+    *at = shake->out + shake->out_at;
+    return shake->out_bytes - shake->out_at;
+}
+
+void leatn_handshake_was_written(struct leatn_handshake *shake, size_t bytes)
+{
+    shake->out_at += bytes;
+}
+
+size_t leatn_handshake_to_read(struct leatn_handshake *shake, void **at)
+{
+    size_t message = message_bytes(shake);
+
+    *at = shake->in + shake->in_bytes;
+    return !message || shake->out_at < shake->out_bytes ? 0 : message - shake->in_bytes;
+}
+
+void leatn_handshake_was_read(struct leatn_handshake *shake, size_t bytes)
+{
+    shake->in_bytes += bytes;
+    if (shake->step == LEATN_HANDSHAKE_HELLO) {
+        check_prefix(shake);
+        if (shake->step == LEATN_HANDSHAKE_HELLO && shake->in_bytes == LEATN_HELLO_BYTES)
+            take_hello(shake);
+    } else if (shake->in_bytes == LEATN_PROOF_BYTES) {
+        take_proof(shake);
+    }
+}
+
+/* Returns a description of what this end waits for. */
+static const char *awaited(const struct leatn_handshake *shake)
+{
+    if (shake->step == LEATN_HANDSHAKE_PROOF)
+        return "the proof of the key";
+    return shake->step == LEATN_HANDSHAKE_HELLO ? "its first message" : "taking the last message";
+}
+
+void leatn_handshake_was_closed(struct leatn_handshake *shake, int error)
+{
+    size_t wanted = message_bytes(shake);
+
+    if (shake->step == LEATN_HANDSHAKE_FAILED)
+        shake->out_at = shake->out_bytes; /* it failed before, and cannot be told the reason */
+    else if (error)
+        fail(shake, "the connection broke before %s: %s", awaited(shake), strerror(error));
+    else if (shake->connected && shake->step == LEATN_HANDSHAKE_HELLO && !shake->in_bytes)
+        fail(
+            shake,
+            "the other end closed the connection without an answer: it is no leat, it ended, it accepts only processes of its own user, or too many connected at once");
+    else
+        fail(shake, "the other end closed the connection before %s, of which %zu of %zu bytes came",
+             awaited(shake), shake->in_bytes, wanted);
+    shake->out_at = shake->out_bytes;
+}
+
+void leatn_handshake_was_late(struct leatn_handshake *shake, uint64_t after_ns)
+{
+    if (shake->step != LEATN_HANDSHAKE_FAILED)
+        fail(shake, "%s did not come within %llu ms", awaited(shake), (unsigned long long)(after_ns / 1000000));
+    shake->out_at = shake->out_bytes;
+}
+
+leat_status leatn_handshake_state(const struct leatn_handshake *shake)
+{
+    if (shake->out_at < shake->out_bytes || message_bytes(shake))
+        return LEAT_NOT_READY;
+    return shake->step == LEATN_HANDSHAKE_DONE ? LEAT_OK : LEAT_ERROR_LINK;
+}
+
+short leatn_handshake_event(const struct leatn_handshake *shake)
+{
+    return shake->out_at < shake->out_bytes ? POLLOUT : POLLIN;
+}
+
+/* ---- sockets ---- */
+
+/* Writes or reads once. Returns false if the socket has to wait, or if the handshake is over. */
+static bool move_once(struct leatn_handshake *shake, int fd)
+{
+    const void *from;
+    void *to;
+    size_t bytes;
+    ssize_t moved;
+    bool writes = (bytes = leatn_handshake_to_write(shake, &from)) > 0;
+
+    if (!writes && (bytes = leatn_handshake_to_read(shake, &to)) == 0)
+        return false;
+    do
+        moved = writes ? send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, to, bytes, MSG_DONTWAIT);
+    while (moved < 0 && errno == EINTR);
+    if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return false;
+    if (moved <= 0)
+        leatn_handshake_was_closed(shake, moved < 0 ? errno : 0);
+    else if (writes)
+        leatn_handshake_was_written(shake, (size_t)moved);
+    else
+        leatn_handshake_was_read(shake, (size_t)moved);
+    return true;
+}
+
+leat_status leatn_handshake_run(struct leatn_handshake *shake, int fd)
+{
+    char rest[4096];
+
+    while (move_once(shake, fd))
+        ;
+    /* Unread bytes at close() make the system send a reset, which may overtake the reason that was just written.
+     */
+    if (leatn_handshake_state(shake) == LEAT_ERROR_LINK)
+        (void)!recv(fd, rest, sizeof rest, MSG_DONTWAIT);
+    return leatn_handshake_state(shake);
+}
