@@ -46,7 +46,7 @@ struct leatn_ucx_worker {
     void (*changed)(void *object);
     void *object;
     ucx_worker worker;
-    ucx_address *address;
+    unsigned char *address; /* a version, see below, and UCX's address */
     size_t address_bytes;
     int descriptor;
 
@@ -65,6 +65,12 @@ struct leatn_ucx_worker {
     unsigned idle_rounds;  /* calls of leatn_ucx_progress() in a row that did nothing and could not arm */
     struct leatn_ucx_request *running;
     const struct leatn_ucx_request *starting; /* its call of UCX has not returned */
+};
+
+/* In front of an address: different versions do not understand each other. Between 1.13 and 1.22 requests fail, and
+ * processes are aborted. */
+struct version {
+    uint16_t major, minor;
 };
 
 struct leatn_ucx_memory {
@@ -434,20 +440,36 @@ bool leatn_ucx_poll(struct leatn_ucx_worker *worker)
 
 /* ---- the endpoint ---- */
 
+static leat_status check_version(const struct leatn_ucx_worker *worker, const void *address, size_t bytes)
+{
+    const struct leatn_ucx_process *ucx = worker->ucx;
+    struct version version;
+
+    if (bytes <= sizeof version || bytes > LEATN_UCX_ADDRESS_MAX)
+        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u", bytes,
+                          sizeof version + 1, LEATN_UCX_ADDRESS_MAX);
+    memcpy(&version, address, sizeof version);
+    if (version.major == ucx->major && version.minor == ucx->minor)
+        return LEAT_OK;
+    return leatn_fail(
+        LEAT_ERROR_LINK,
+        "the other end has UCX %u.%u and this end has %u.%u, and these do not understand each other; install the same version at both ends, or use a tcp: address",
+        version.major, version.minor, ucx->major, ucx->minor);
+}
+
 leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes, bool first)
 {
+    const size_t skip = sizeof(struct version);
     ucx_status code;
     void *copy;
 
-    if (bytes == 0 || bytes > LEATN_UCX_ADDRESS_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs 1 to %u", bytes,
-                          LEATN_UCX_ADDRESS_MAX);
+    TRY(check_version(worker, address, bytes));
     /* UCX reads numbers in it, so it must be aligned, and it does not know where the address ends: a damaged one
      * then meets zeros instead of other memory. */
     copy = calloc(1, 2 * bytes + 4096);
     if (!copy)
         return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the other end's UCX address)");
-    memcpy(copy, address, bytes);
+    memcpy(copy, (const char *)address + skip, bytes - skip);
     pthread_mutex_lock(&worker->lock);
     worker->peer = copy;
     begin(worker, &worker->greeting_in, true, 1);
@@ -527,6 +549,20 @@ bool leatn_ucx_is_closed(struct leatn_ucx_worker *worker)
 
 /* ---- workers ---- */
 
+static unsigned char *copy_address(const struct leatn_ucx_process *ucx, const ucx_worker_attributes *attributes,
+                                   size_t *bytes)
+{
+    struct version version = {(uint16_t)ucx->major, (uint16_t)ucx->minor};
+    unsigned char *made = malloc(sizeof version + attributes->address_bytes);
+
+    if (!made)
+        return NULL;
+    memcpy(made, &version, sizeof version);
+    memcpy(made + sizeof version, attributes->address, attributes->address_bytes);
+    *bytes = sizeof version + attributes->address_bytes;
+    return made;
+}
+
 /* Makes what a worker needs of UCX. On failure the caller destroys what is there. */
 static leat_status make_worker(struct leatn_ucx_worker *worker)
 {
@@ -550,15 +586,14 @@ static leat_status make_worker(struct leatn_ucx_worker *worker)
     code = api->worker_query(worker->worker, &attributes);
     if (code != LEATN_UCS_OK)
         return fail_call(worker->ucx, "ucp_worker_query", code);
-    worker->address = attributes.address;
-    worker->address_bytes = attributes.address_bytes;
-    return LEAT_OK;
+    worker->address = copy_address(worker->ucx, &attributes, &worker->address_bytes);
+    api->worker_release_address(worker->worker, attributes.address);
+    return worker->address ? LEAT_OK : leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX address)");
 }
 
 static void destroy_worker(struct leatn_ucx_worker *worker)
 {
-    if (worker->address)
-        worker->ucx->api.worker_release_address(worker->worker, worker->address);
+    free(worker->address);
     if (worker->worker)
         worker->ucx->api.worker_destroy(worker->worker);
     pthread_mutex_destroy(&worker->lock);
@@ -605,8 +640,6 @@ void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker)
     if (worker->closing) /* UCX aborts the process if this is missing */
         worker->ucx->api.request_free(worker->closing);
     pthread_mutex_unlock(&worker->lock);
-    worker->ucx->api.worker_release_address(worker->worker, worker->address);
-    worker->address = NULL;
     worker->ucx->api.worker_destroy(worker->worker);
     worker->worker = NULL;
     while (worker->running) /* UCX has lost them with the worker */

@@ -97,7 +97,7 @@ LEAT_NODISCARD leat_status leatn_ucx_worker_create(void (*changed)(void *object)
  * memory after this call. changed() is not called any more. NULL does nothing. */
 void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker);
 
-/* Returns the address of the worker, which lives as long as the worker. */
+/* Returns the address of the worker, with the version of UCX in front. It lives as long as the worker. */
 const void *leatn_ucx_worker_address(const struct leatn_ucx_worker *worker, size_t *bytes);
 
 /* Returns a descriptor that is readable when leatn_ucx_progress() has work. It belongs to the worker. */
@@ -108,8 +108,8 @@ int leatn_ucx_descriptor(const struct leatn_ucx_worker *worker);
  * end is not. The call does not wait: leatn_ucx_is_connected() tells when sends may start, leatn_ucx_has_failed()
  * that they never will. UCX may need minutes to find out that it cannot connect, so the caller sets a limit. UCX
  * itself reads the address and does not expect a hostile one: the caller must have checked who sent it.
- * Errors: INVALID (bytes is 0 or more than LEATN_UCX_ADDRESS_MAX), LINK (no transport leads to the other end),
- * SYSTEM (UCX's reason), HOST_MEMORY.
+ * Errors: INVALID (bytes is too small, or more than LEATN_UCX_ADDRESS_MAX), LINK (the other end has another minor
+ * version of UCX; no transport leads to it), SYSTEM (UCX's reason), HOST_MEMORY.
  */
 LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes,
                                              bool first);

@@ -5,8 +5,8 @@
  * The program itself never uses UCX. Each test forks two children, which are the two ends of a link and talk over a
  * pair of sockets too, as links do over their control socket. So each test has a new UCX in each process.
  *
- * UCX_TLS selects the transports as always; most tests run with several values. TEST_UCX_OTHER names another
- * libucp.so.0 for the second end, so that two versions of UCX can be tested with each other.
+ * UCX_TLS selects the transports as always; most tests run with several values. TEST_UCX_OTHER names a libucp.so.0
+ * of another version, for the test that two versions refuse each other.
  * "test_ucx --measure [ROUNDS]" measures instead.
  */
 #include "net.h"
@@ -238,8 +238,6 @@ static pid_t start_end(const struct scene *scene, int control, int other, int si
         setenv("UCX_TLS", scene->transports, 1);
     if (scene->name)
         setenv(scene->name, scene->value, 1);
-    if (side == 1 && getenv("TEST_UCX_OTHER"))
-        setenv("LEAT_UCX_LIBRARY", getenv("TEST_UCX_OTHER"), 1);
     {
         struct end end = {.control = control};
 
@@ -809,6 +807,30 @@ static void ends_without_a_common_transport_are_told(void **state)
     run(NULL, no_transport);
 }
 
+/* UCX of another version at the other end. */
+static void other_version(struct end *end, int side)
+{
+    void *address;
+    size_t bytes;
+
+    if (side == 1 && getenv("TEST_UCX_OTHER"))
+        setenv("LEAT_UCX_LIBRARY", getenv("TEST_UCX_OTHER"), 1);
+    CHECK_OK(leatn_ucx_worker_create(on_change, end, &end->worker));
+    exchange_addresses(end, &address, &bytes);
+    if (!getenv("TEST_UCX_OTHER"))
+        ((unsigned char *)address)[2]++;
+    CHECK(leatn_ucx_connect(end->worker, address, bytes, side == 0) == LEAT_ERROR_LINK);
+    CHECK(strstr(leat_last_error(), "these do not understand each other"));
+    leatn_ucx_worker_destroy(end->worker);
+    free(address);
+}
+
+static void other_versions_are_refused(void **state)
+{
+    (void)state;
+    run(NULL, other_version);
+}
+
 /* Requests before connecting, and after closing. */
 static void not_connected(struct end *end, int side)
 {
@@ -1095,6 +1117,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(workers_are_destroyed_in_the_middle),
         cmocka_unit_test(a_process_has_several_workers),
         cmocka_unit_test(ends_without_a_common_transport_are_told),
+        cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(requests_need_a_connection),
         cmocka_unit_test(ucx_leaves_nothing_in_the_process),
         cmocka_unit_test(threads_of_ucx_take_no_signals),
