@@ -1,4 +1,4 @@
-/* unit_frame.c - tests that frames of links are encoded, decoded and checked (net/frame.h). */
+/* test_frame.c - tests that frames of links are encoded, decoded and checked (net/frame.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
