@@ -253,7 +253,8 @@ bool leatn_carrier_has_bye(const leat_link *link)
     return link->carrier && link->carrier->bye_end_ns;
 }
 
-/* Returns a block for a send, or NULL: the send must wait. Counts it as sent, so that others do not take its place. */
+/* Returns a block for a send, or NULL: the send must wait. Counts it as sent, so that others do not take its
+ * place. */
 static struct leatn_block *block_to_send(leat_link *link)
 {
     struct leatn_carrier *carrier = link->carrier;
@@ -296,12 +297,11 @@ size_t leatn_carrier_send(leat_link *link, struct leatn_op *op, const void *memo
     block->bytes = bytes;
     block->next = carrier->sent;
     carrier->sent = block;
-    leatn_link_queue(link,
-                     &(struct leatn_frame){.type = LEATN_FRAME_CARRIED,
-                                           .receive = op->want->number,
-                                           .offset = op->sent,
-                                           .bytes = bytes},
-                     NULL, false);
+    leatn_link_queue(
+        link,
+        &(struct leatn_frame){
+            .type = LEATN_FRAME_CARRIED, .receive = op->want->number, .offset = op->sent, .bytes = bytes},
+        NULL, false);
     (void)leatn_ucx_send(carrier->worker, &block->request, leatn_ucx_memory_address(block->memory), block->memory,
                          bytes, ++carrier->last_sent);
     (void)leatn_link_flush(link);
@@ -311,8 +311,9 @@ size_t leatn_carrier_send(leat_link *link, struct leatn_op *op, const void *memo
 /* ---- the end of the process ---- */
 
 /*
- * When the process ends, UCX's destructors free what UCX uses, while the thread of the loop still runs. So exit() first
- * waits until the workers of closed links are destroyed, then keeps the loop from calling UCX for other links.
+ * When the process ends, UCX's destructors free what UCX uses, while the thread of the loop still runs. So exit()
+ * first waits until the workers of closed links are destroyed, then keeps the loop from calling UCX for other
+ * links.
  */
 static pthread_mutex_t exit_lock = PTHREAD_MUTEX_INITIALIZER; /* protects the three variables below */
 static pthread_cond_t exit_changed = PTHREAD_COND_INITIALIZER;
@@ -451,8 +452,8 @@ leat_status leatn_carrier_create(leat_link *link)
     }
     carrier->link = link;
     carrier->setup_end_ns = leatn_end_ns(LEATN_SETUP_TIMEOUT_NS);
-    carrier->source = (struct leatn_source){
-        .fd = leatn_ucx_descriptor(carrier->worker), .event = on_event, .timer = on_timer};
+    carrier->source =
+        (struct leatn_source){.fd = leatn_ucx_descriptor(carrier->worker), .event = on_event, .timer = on_timer};
     link->carrier = carrier;
     return LEAT_OK;
 }
@@ -465,8 +466,10 @@ void leatn_carrier_begin(leat_link *link)
 
     address = leatn_ucx_worker_address(carrier->worker, &bytes);
     if (bytes > LEATN_ADDRESS_FRAME_MAX) {
-        leatn_link_fail(link, "the UCX address of this process has %zu bytes, and a link can send %d; restrict its devices with UCX_NET_DEVICES",
-                        bytes, LEATN_ADDRESS_FRAME_MAX);
+        leatn_link_fail(
+            link,
+            "the UCX address of this process has %zu bytes, and a link can send %d; restrict its devices with UCX_NET_DEVICES",
+            bytes, LEATN_ADDRESS_FRAME_MAX);
     } else {
         leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_ADDRESS, .tail_bytes = (uint32_t)bytes},
                          address, false);

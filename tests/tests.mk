@@ -108,7 +108,7 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(test_net): %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
+$(test_net) $(test_bin)/measure_ucx: %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat-net.a $(checked_lib) -lcmocka \
 	    $(net_libs) $(test_libs) $(LIB_LIBS) -o $@
