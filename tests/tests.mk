@@ -299,8 +299,10 @@ check-plain: tests
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
+# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
 check-net: $(test_net)
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_net)
+	$(Q)TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region
 check-cli: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 
