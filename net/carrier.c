@@ -3,9 +3,12 @@
 
 #include "ucx.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 /* The end that closes waits so long for the other one (link.c). */
 #define BYE_NS (UINT64_C(5) * 1000000000)
@@ -250,7 +253,8 @@ bool leatn_carrier_has_bye(const leat_link *link)
     return link->carrier && link->carrier->bye_end_ns;
 }
 
-/* Returns a block for a send, or NULL: the send must wait. Counts it as sent, so that others do not take its place. */
+/* Returns a block for a send, or NULL: the send must wait. Counts it as sent, so that others do not take its
+ * place. */
 static struct leatn_block *block_to_send(leat_link *link)
 {
     struct leatn_carrier *carrier = link->carrier;
@@ -293,16 +297,77 @@ size_t leatn_carrier_send(leat_link *link, struct leatn_op *op, const void *memo
     block->bytes = bytes;
     block->next = carrier->sent;
     carrier->sent = block;
-    leatn_link_queue(link,
-                     &(struct leatn_frame){.type = LEATN_FRAME_CARRIED,
-                                           .receive = op->want->number,
-                                           .offset = op->sent,
-                                           .bytes = bytes},
-                     NULL, false);
+    leatn_link_queue(
+        link,
+        &(struct leatn_frame){
+            .type = LEATN_FRAME_CARRIED, .receive = op->want->number, .offset = op->sent, .bytes = bytes},
+        NULL, false);
     (void)leatn_ucx_send(carrier->worker, &block->request, leatn_ucx_memory_address(block->memory), block->memory,
                          bytes, ++carrier->last_sent);
     (void)leatn_link_flush(link);
     return bytes;
+}
+
+/* ---- the end of the process ---- */
+
+/*
+ * When the process ends, UCX's destructors free what UCX uses, while the thread of the loop still runs. So exit()
+ * first waits until the workers of closed links are destroyed, then keeps the loop from calling UCX for other
+ * links.
+ */
+static pthread_mutex_t exit_lock = PTHREAD_MUTEX_INITIALIZER; /* protects the three variables below */
+static pthread_cond_t exit_changed = PTHREAD_COND_INITIALIZER;
+static unsigned ending_count; /* carriers whose worker the loop will destroy */
+static pid_t exit_process;    /* the process of these carriers: a child of fork() has none */
+static bool has_exit_handler;
+
+/* Held by the loop while it calls UCX, and taken for ever by the end of the process. */
+static pthread_mutex_t ucx_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_exit_of_process(void)
+{
+    struct timespec end;
+    bool own;
+
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 6;
+    pthread_mutex_lock(&exit_lock);
+    own = exit_process == getpid();
+    pthread_mutex_unlock(&exit_lock);
+    if (!own)
+        return;
+    leatn_link_wait_for_lingering();
+    pthread_mutex_lock(&exit_lock);
+    while (ending_count)
+        if (pthread_cond_timedwait(&exit_changed, &exit_lock, &end) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&exit_lock);
+    pthread_mutex_lock(&ucx_lock);
+}
+
+/* exit() calls the handler before all destructors of libraries. */
+static leat_status prepare_exit(void)
+{
+    leat_status status = LEAT_OK;
+
+    pthread_mutex_lock(&exit_lock);
+    if (exit_process != getpid())
+        ending_count = 0;
+    exit_process = getpid();
+    if (!has_exit_handler && atexit(on_exit_of_process))
+        status = leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a handler of exit()");
+    else
+        has_exit_handler = true;
+    pthread_mutex_unlock(&exit_lock);
+    return status;
+}
+
+static void count_ending(int change)
+{
+    pthread_mutex_lock(&exit_lock);
+    ending_count += (unsigned)change;
+    pthread_cond_broadcast(&exit_changed);
+    pthread_mutex_unlock(&exit_lock);
 }
 
 /* ---- the loop ---- */
@@ -327,7 +392,10 @@ static void leave_loop(struct leatn_carrier *carrier)
     leatn_loop_remove(&carrier->source); /* before its descriptor ends */
     carrier->worker = NULL;
     leatn_link_unlock(link);
+    pthread_mutex_lock(&ucx_lock);
     leatn_ucx_worker_destroy(worker);
+    pthread_mutex_unlock(&ucx_lock);
+    count_ending(-1);
     leatn_link_lock(link);
     settle(link);
     leatn_link_unlock(link);
@@ -338,8 +406,11 @@ static uint64_t on_timer(struct leatn_source *source, uint64_t now_ns)
 {
     struct leatn_carrier *carrier = carrier_of(source);
     leat_link *link = carrier->link;
-    uint64_t wait_ns = leatn_ucx_progress(carrier->worker), due_ns = UINT64_MAX;
+    uint64_t wait_ns, due_ns = UINT64_MAX;
 
+    pthread_mutex_lock(&ucx_lock);
+    wait_ns = leatn_ucx_progress(carrier->worker);
+    pthread_mutex_unlock(&ucx_lock);
     leatn_link_lock(link);
     settle(link);
     if (carrier->ending) {
@@ -367,9 +438,11 @@ static void on_event(struct leatn_source *source, uint32_t events)
 
 leat_status leatn_carrier_create(leat_link *link)
 {
-    struct leatn_carrier *carrier = calloc(1, sizeof *carrier);
+    struct leatn_carrier *carrier;
     leat_status status;
 
+    TRY(prepare_exit());
+    carrier = calloc(1, sizeof *carrier);
     if (!carrier)
         return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the link to %s", link->connection.peer);
     status = leatn_ucx_worker_create(on_change, carrier, &carrier->worker);
@@ -379,8 +452,8 @@ leat_status leatn_carrier_create(leat_link *link)
     }
     carrier->link = link;
     carrier->setup_end_ns = leatn_end_ns(LEATN_SETUP_TIMEOUT_NS);
-    carrier->source = (struct leatn_source){
-        .fd = leatn_ucx_descriptor(carrier->worker), .event = on_event, .timer = on_timer};
+    carrier->source =
+        (struct leatn_source){.fd = leatn_ucx_descriptor(carrier->worker), .event = on_event, .timer = on_timer};
     link->carrier = carrier;
     return LEAT_OK;
 }
@@ -393,8 +466,10 @@ void leatn_carrier_begin(leat_link *link)
 
     address = leatn_ucx_worker_address(carrier->worker, &bytes);
     if (bytes > LEATN_ADDRESS_FRAME_MAX) {
-        leatn_link_fail(link, "the UCX address of this process has %zu bytes, and a link can send %d; restrict its devices with UCX_NET_DEVICES",
-                        bytes, LEATN_ADDRESS_FRAME_MAX);
+        leatn_link_fail(
+            link,
+            "the UCX address of this process has %zu bytes, and a link can send %d; restrict its devices with UCX_NET_DEVICES",
+            bytes, LEATN_ADDRESS_FRAME_MAX);
     } else {
         leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_ADDRESS, .tail_bytes = (uint32_t)bytes},
                          address, false);
@@ -415,6 +490,7 @@ void leatn_carrier_end(leat_link *link)
     if (!carrier || !carrier->begun)
         return;
     carrier->ending = true;
+    count_ending(1);
     leatn_loop_poke(&carrier->source);
 }
 

@@ -344,7 +344,7 @@ static void stop_counting(bool counted)
 /* A process that ends with unread bytes in a TCP socket makes the system destroy bytes that the other end has not
  * received. So a process that has closed its links and ends waits until the other ends have closed too, for at most
  * LINGER_NS. */
-__attribute__((destructor)) static void wait_for_lingering(void)
+__attribute__((destructor)) void leatn_link_wait_for_lingering(void)
 {
     struct timespec end;
 

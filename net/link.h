@@ -218,6 +218,9 @@ void leatn_link_unlock(leat_link *link);
 void leatn_link_hold(leat_link *link);
 void leatn_link_release(leat_link *link); /* without its lock */
 
+/* Waits until the links that this process has closed are closed at the other ends too, for at most 6 s. */
+void leatn_link_wait_for_lingering(void);
+
 /* The caller of the functions below holds the lock. */
 
 /* Makes all copies fail with LINK. Keeps the first reason only. */

@@ -6,13 +6,13 @@
  * must have succeeded after that. So a send or a receive that is not complete at once does both; if it cannot arm,
  * it makes the descriptor readable with ucp_worker_signal(), and the thread that watches it continues.
  *
- * Connecting. Both ends need an endpoint, but they must not make them at the same time: UCX 1.13 aborts the process
- * if two TCP connections between the same workers meet and one of the ends goes away at that moment. So the first
- * end makes its endpoint and sends a greeting of one byte. When this has come, the second end makes its own, for
- * which UCX uses the connection that is there, and sends a greeting too.
+ * Connecting. Both ends need an endpoint, but they must not make them at the same time: UCX 1.13 aborts the
+ * process if two TCP connections between the same workers meet and one of the ends goes away at that moment. So
+ * the first end makes its endpoint and sends a greeting of one byte. When this has come, the second end makes its
+ * own, for which UCX uses the connection that is there, and sends a greeting too.
  *
- * Failures. UCX ends the sends of an endpoint that has failed, but not the receives, because a receive is not bound
- * to an endpoint. A worker of ours has one endpoint, so ucx.c then cancels all its receives.
+ * Failures. UCX ends the sends of an endpoint that has failed, but not the receives, because a receive is not
+ * bound to an endpoint. A worker of ours has one endpoint, so ucx.c then cancels all its receives.
  */
 #include "ucx.h"
 
@@ -57,18 +57,18 @@ struct leatn_ucx_worker {
     bool connected;
     struct leatn_ucx_request greeting_in, greeting_out;
     unsigned char greetings[2]; /* the bytes of these two */
-    void *closing;         /* UCX's request; NULL: not begun, or complete */
-    bool closed;           /* leatn_ucx_close() was called */
-    ucx_status failure;    /* of the endpoint; LEATN_UCS_OK: none */
-    bool receives_ended;   /* the receives were cancelled after the failure or the close */
-    bool has_changed;      /* changed() must be called after the lock was released */
-    unsigned idle_rounds;  /* calls of leatn_ucx_progress() in a row that did nothing and could not arm */
+    void *closing;              /* UCX's request; NULL: not begun, or complete */
+    bool closed;                /* leatn_ucx_close() was called */
+    ucx_status failure;         /* of the endpoint; LEATN_UCS_OK: none */
+    bool receives_ended;        /* the receives were cancelled after the failure or the close */
+    bool has_changed;           /* changed() must be called after the lock was released */
+    unsigned idle_rounds;       /* calls of leatn_ucx_progress() in a row that did nothing and could not arm */
     struct leatn_ucx_request *running;
     const struct leatn_ucx_request *starting; /* its call of UCX has not returned */
 };
 
-/* In front of an address: different versions do not understand each other. Between 1.13 and 1.22 requests fail, and
- * processes are aborted. */
+/* In front of an address: different versions do not understand each other. Between 1.13 and 1.22 requests fail,
+ * and processes are aborted. */
 struct version {
     uint16_t major, minor;
 };
@@ -170,8 +170,8 @@ static void *call(struct leatn_ucx_worker *worker, struct leatn_ucx_request *req
         parameters.call.sent = on_sent;
         return worker->ucx->api.tag_send(worker->endpoint, memory, request->bytes, id, &parameters);
     }
-    /* A block may be there already. Then UCX calls on_received() at once, which gets the size of the block; without
-     * this flag it would report the size in another way, which not all paths of 1.13 do. */
+    /* A block may be there already. Then UCX calls on_received() at once, which gets the size of the block;
+     * without this flag it would report the size in another way, which not all paths of 1.13 do. */
     parameters.mask |= LEATN_UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     parameters.call.received = on_received;
     return worker->ucx->api.tag_receive(worker->worker, memory, request->bytes, id, UINT64_MAX, &parameters);
@@ -446,8 +446,8 @@ static leat_status check_version(const struct leatn_ucx_worker *worker, const vo
     struct version version;
 
     if (bytes <= sizeof version || bytes > LEATN_UCX_ADDRESS_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u", bytes,
-                          sizeof version + 1, LEATN_UCX_ADDRESS_MAX);
+        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u",
+                          bytes, sizeof version + 1, LEATN_UCX_ADDRESS_MAX);
     memcpy(&version, address, sizeof version);
     if (version.major == ucx->major && version.minor == ucx->minor)
         return LEAT_OK;

@@ -108,7 +108,7 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(test_net): %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
+$(test_net) $(test_bin)/measure_ucx: %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat-net.a $(checked_lib) -lcmocka \
 	    $(net_libs) $(test_libs) $(LIB_LIBS) -o $@
@@ -299,8 +299,10 @@ check-plain: tests
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
+# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
 check-net: $(test_net)
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_net)
+	$(Q)TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region
 check-cli: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 

@@ -8,6 +8,7 @@
 #include "harness.h"
 
 #include "net.h"
+#include "ucx.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -126,6 +127,35 @@ static inline void wait_for_failure(leat_link *link)
         test_sleep_us(1000);
     assert_int_equal(info_of(link).status, LEAT_ERROR_LINK);
 }
+
+static inline void ignore_change(void *object)
+{
+    (void)object;
+}
+
+/* Returns true if the links of make_ends() can be made here. Prints the reason otherwise. */
+static inline bool has_transport(void)
+{
+    struct leatn_ucx_worker *worker;
+
+    if (!getenv("TEST_LINK_UCX"))
+        return true;
+    if (leatn_ucx_worker_create(ignore_change, NULL, &worker) != LEAT_OK) {
+        printf("skipped: %s\n", leat_last_error());
+        return false;
+    }
+    leatn_ucx_worker_destroy(worker);
+    return true;
+}
+
+/* Defines a main() that runs an array of tests, with TEST_LINK_UCX only where UCX is. */
+#define LINK_TEST_MAIN(tests)                                                                                     \
+    int main(void)                                                                                                \
+    {                                                                                                             \
+        if (!test_device_there() || !has_transport())                                                             \
+            return 77;                                                                                            \
+        return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;                                                 \
+    }
 
 /* ---- memory ---- */
 

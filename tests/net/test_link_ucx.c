@@ -1,8 +1,9 @@
 /*
  * test_link_ucx.c - tests links with ucx: addresses between two processes, through the public calls.
  *
- * Each test forks two processes, of which one listens and one connects; this program itself opens no device and never
- * uses UCX. With TEST_LINK_UCX in the environment, test_message and test_region run their tests over UCX too.
+ * Each test forks two processes, of which one listens and one connects; this program itself opens no device and
+ * never uses UCX. With TEST_LINK_UCX in the environment, test_message and test_region run their tests over UCX
+ * too.
  */
 #include "harness.h"
 

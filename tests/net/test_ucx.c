@@ -2,12 +2,11 @@
  * test_ucx.c - tests UCX as the carrier of payload (net/ucx.h): bytes, sizes, cancelling, failures, and what UCX
  * leaves in the process.
  *
- * The program itself never uses UCX. Each test forks two children, which are the two ends of a link and talk over a
- * pair of sockets too, as links do over their control socket. So each test has a new UCX in each process.
+ * The program itself never uses UCX. Each test forks two children, which are the two ends of a link and talk over
+ * a pair of sockets too, as links do over their control socket. So each test has a new UCX in each process.
  *
  * UCX_TLS selects the transports as always; most tests run with several values. TEST_UCX_OTHER names a libucp.so.0
- * of another version, for the test that two versions refuse each other.
- * "test_ucx --measure [ROUNDS]" measures instead.
+ * of another version, for the test that two versions refuse each other. An argument selects one test.
  */
 #include "net.h"
 #include "ucx.h"
@@ -68,8 +67,8 @@ static void on_change(void *object)
     atomic_fetch_add(&end->changes, 1);
 }
 
-/* Lets UCX work once, then waits as the loop of the library does. Returns when anything has changed since it returned
- * the last time, when the descriptor is readable, or after limit_ns. */
+/* Lets UCX work once, then waits as the loop of the library does. Returns when anything has changed since it
+ * returned the last time, when the descriptor is readable, or after limit_ns. */
 static void step(struct end *end, uint64_t limit_ns)
 {
     uint64_t wait_ns = leatn_ucx_progress(end->worker);
@@ -218,8 +217,8 @@ static unsigned char *allocate(size_t bytes)
 typedef void end_function(struct end *end, int side);
 
 struct scene {
-    const char *transports; /* UCX_TLS; NULL: what UCX chooses */
-    const char *name, *value;      /* another variable of the environment, or NULL */
+    const char *transports;   /* UCX_TLS; NULL: what UCX chooses */
+    const char *name, *value; /* another variable of the environment, or NULL */
     end_function *run;
     int killed_side; /* the end that is killed by a signal; -1: none */
 };
@@ -511,12 +510,11 @@ static void threads(struct end *end, int side)
     open_end(end);
     (void)side;
     for (unsigned i = 0; i < 2 * THREADS; i++) {
-        jobs[i] = (struct thread_job){
-            .end = end, .number = i / 2, .receive = i % 2, .memory = allocate(FRAGMENT)};
+        jobs[i] = (struct thread_job){.end = end, .number = i / 2, .receive = i % 2, .memory = allocate(FRAGMENT)};
         CHECK(pthread_create(&jobs[i].thread, NULL, use_worker, &jobs[i]) == 0);
     }
-    /* The threads do not call UCX between their requests, so this one must be woken up by what they start. A thread
-     * that has ended does not wake it up: hence the limit. */
+    /* The threads do not call UCX between their requests, so this one must be woken up by what they start. A
+     * thread that has ended does not wake it up: hence the limit. */
     while (atomic_load(&end->changes) >> 16 < 2 * THREADS)
         step(end, 50000000);
     for (unsigned i = 0; i < 2 * THREADS; i++) {
@@ -1099,10 +1097,6 @@ static bool has_ucx(void)
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-#ifdef TEST_UCX_MEASURE
-#include "measure_ucx.h"
-#endif
-
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
@@ -1126,8 +1120,6 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_missing_library_is_reported),
     };
 
-    (void)count;
-    (void)arguments;
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);
     if (!has_ucx())
