@@ -1,0 +1,270 @@
+/*
+ * link.h - the state of a link, which link.c, message.c and region.c share.
+ *
+ * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers, in move() of a copy;
+ * and the loop (loop.h). link->lock protects all fields, if a comment does not say otherwise, and is held for short
+ * work only: lists, and system calls on the non-blocking socket that move a few frames. Payload is moved without the
+ * lock by the one thread that has set rx_busy or tx_busy.
+ *
+ * Order of locks: locks of leat's (release() may be called with some) - regions_lock - link->lock - loop_lock.
+ * leat_storage_wake() takes locks of leat's, so it is called without link->lock: functions that make an op ready set
+ * link->wake, and leatn_link_unlock() makes the call.
+ *
+ * The receiving side. Exactly one of these is true while the link lives, so that no byte is left lying:
+ *
+ *     rx_busy       a thread reads payload
+ *     want_in       the socket is empty, and the loop waits until it is not
+ *     read_more     the loop will read on soon
+ *     fragment_left is not 0, and op->ready of the fragment's receive is 1, so that a worker will come
+ *
+ * In the last case the worker may not come, because the stream of the receive is blocked, and so its ring is full.
+ * Then timer() sees that nothing moved for 2 ms, and the loop reads the fragment into the stash of the receive. So
+ * the frames behind it get through: two receives whose streams wait for each other do not block each other.
+ *
+ * The sending side. tx_op is the send in whose fragment the socket is, or whose turn it is. Others that want to send
+ * are in the list of waiters, and have the next turns. Control frames are sent between two fragments.
+ */
+#ifndef LEATN_LINK_H
+#define LEATN_LINK_H
+
+#include "frame.h"
+#include "loop.h"
+#include "net.h"
+
+#include <leat/storage.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum {
+    LEATN_BUCKETS = 256,          /* of each hash table; numbers are consecutive, so it needs no hash */
+    LEATN_RECEIVES_MAX = 65536,   /* receives that one end may have announced */
+    LEATN_PUTS_MAX = 4096,        /* puts and gets that one end may have asked for */
+    LEATN_INPUT_BYTES = 4096      /* of headers and other short input */
+};
+
+/* ---- copies ---- */
+
+struct leatn_op_queue;
+
+enum leatn_op_kind { LEATN_OP_SEND, LEATN_OP_RECEIVE, LEATN_OP_GET, LEATN_OP_PUT };
+
+/* A part of the payload of a receive, which the loop has read before the worker took it. */
+struct leatn_stash {
+    struct leatn_stash *next;
+    size_t start, end, room; /* the bytes from start to end are not taken yet */
+    unsigned char bytes[];
+};
+
+/* One copy: the object of leat/storage.h. */
+struct leatn_op {
+    /* Constant. */
+    leat_link *link;
+    enum leatn_op_kind kind;
+    uint64_t tag, bytes, offset; /* offset: in the region, for gets and puts */
+    char name[LEATN_NAME_MAX + 1];
+
+    /* move() can move a byte, or fail. Written under the lock, and read by leat without it. Release and acquire: the
+     * reader then takes the lock, so even relaxed accesses would do. */
+    atomic_int ready;
+
+    unsigned holders; /* references: leat, the call that starts it, and the wire, see below */
+    /* The other end knows of the op, or it waits to be announced or matched. Then it is in the tables of the link, which
+     * hold a reference; and it fails with the link. */
+    bool wire;
+    bool ended;         /* leat will not call move() any more */
+    bool counted;       /* in link->sends or link->receives */
+    leat_status status; /* LEAT_OK, or the failure that move() returns */
+    const char *why;    /* for the message: constant text, or link->reason */
+    struct leatn_op *next_op, **op_place;   /* in link->ops */
+    struct leatn_op_queue *queue;           /* the queue that it is in, or NULL */
+    struct leatn_op *next_in, **in_place;   /* in that queue */
+    struct leatn_op *next_number;           /* in a hash table */
+    uint64_t number;                        /* of a receive or a put */
+
+    /* Receives and gets. */
+    uint64_t arrived, taken, granted; /* bytes from the socket; bytes that move() has returned; credit of the sender */
+    bool stalled;                     /* its worker does not come, so the loop reads its payload */
+    struct leatn_stash *stash, **stash_end;
+
+    /* Sends and puts. */
+    struct leatn_want *want; /* the receive to send to; NULL: not matched */
+    uint64_t sent;
+    bool done;               /* puts: the bytes are in the region */
+    uint64_t other_bytes;    /* the size of the receive, if the copy failed because it is another one */
+};
+
+/* A receive of the other end, from its announcement until this end has sent everything, STOP or GONE. */
+struct leatn_want {
+    uint64_t number, tag, bytes, credit;
+    struct leatn_op *op;                    /* the send, which then has a reference; NULL: not matched */
+    struct leatn_want *next_number;         /* in a hash table */
+    struct leatn_want *next_in, **in_place; /* in a queue, while not matched */
+};
+
+/* A queue whose elements have next_in and in_place. end is the place for the next one. */
+struct leatn_op_queue {
+    struct leatn_op *first, **end;
+};
+
+struct leatn_want_queue {
+    struct leatn_want *first, **end;
+};
+
+/* ---- links ---- */
+
+/* Control frames that wait to be sent. */
+struct leatn_output {
+    unsigned char *at;
+    size_t start, end, room;
+    unsigned answers; /* frames that the other end has caused; bounds what it can make this end keep */
+};
+
+struct leat_link {
+    struct leatn_source source; /* first: leatn_link_of() */
+    pthread_mutex_t lock;
+    /* References: the handle, the loop, and each op. Acquire and release: the last holder frees the link after all
+     * uses by the others. */
+    atomic_uint holders;
+    struct net_connection connection; /* constant, except fd: -1 when it was closed */
+    bool wake;                        /* leatn_link_unlock() calls leat_storage_wake() */
+    bool counted;                     /* closing: counted among the links that the end of the process waits for */
+
+    /* Ends. */
+    bool failed;        /* all copies fail; set before the two below, and by leat_link_close() too */
+    bool closing;       /* this end closed the link: what is queued is still sent, and what comes is dropped */
+    bool gone;          /* the loop does not know the link any more */
+    bool finished;      /* closing: the other end has closed too, or the time is over */
+    bool tx_dead;       /* the other end does not take bytes any more; the receiving side will know why */
+    bool tx_shut;       /* closing: everything was sent, and the socket was shut down */
+    char reason[256];   /* why it failed; constant once failed is set */
+    uint64_t linger_ns; /* closing: when to give up */
+
+    /* Waiting. */
+    bool want_in, want_out; /* the loop waits for these events */
+    bool ticking;           /* timer() is called every 2 ms */
+    unsigned idle_ticks;
+    bool read_more;         /* timer() continues to read: so that one link does not keep the loop for long */
+
+    /* Signs of life. progress counts what was received and sent; timer() remembers the values that it has seen. */
+    uint32_t rx_progress, tx_progress, rx_seen, tx_seen, fragment_seen;
+    uint64_t heard_ns, spoke_ns; /* when the other end was heard, and when this end sent something */
+    uint64_t checked_ns, check_ns; /* the last check of both, and the next one */
+
+    /* The receiving side. */
+    bool rx_busy; /* a thread reads payload without the lock */
+    unsigned char input[LEATN_INPUT_BYTES];
+    size_t input_start, input_end;
+    struct leatn_op *fragment; /* the receive of the fragment; NULL: its payload is dropped */
+    uint64_t fragment_left;    /* 0: between frames */
+
+    /* The sending side. */
+    bool tx_busy;           /* a thread sends payload without the lock */
+    struct leatn_op *tx_op; /* see above; NULL: nobody's turn */
+    bool tx_fill;           /* the send of the fragment has ended, so the loop sends zeros; tx_op is NULL */
+    bool tx_blocked;        /* tx_op, or the loop that fills up, waits for want_out */
+    uint64_t tx_left;       /* payload left of the fragment; 0: between frames */
+    unsigned char tx_header[LEATN_HEADER_BYTES];
+    size_t tx_header_left; /* bytes of the fragment's header that are not sent yet, at the end of tx_header */
+    struct leatn_op_queue waiters;
+    struct leatn_output output;
+
+    /* Copies. */
+    struct leatn_op *ops; /* all that are not freed */
+    uint32_t sends, receives;
+    uint64_t sent_bytes, received_bytes;
+    struct leatn_op *numbered[LEATN_BUCKETS]; /* announced receives and gets, by number */
+    struct leatn_op *puts[LEATN_BUCKETS];     /* puts that the other end knows, by number */
+    struct leatn_op_queue unannounced;        /* receives, gets and puts above the limits, in the order of the calls */
+    uint64_t last_number, last_put;           /* the latest numbers that this end gave */
+    unsigned announced, asked;                /* receives and gets; gets and puts */
+    struct leatn_op_queue sends_by_tag[LEATN_BUCKETS];   /* not matched */
+    struct leatn_want_queue wants_by_tag[LEATN_BUCKETS]; /* not matched */
+    struct leatn_want *wants[LEATN_BUCKETS];             /* all, by number */
+    uint64_t last_want, last_asked; /* the largest numbers that the other end gave, of receives and of puts */
+    unsigned wants_count;
+};
+
+static inline leat_link *leatn_link_of(struct leatn_source *source)
+{
+    return (leat_link *)(void *)source;
+}
+
+void leatn_link_lock(leat_link *link);
+/* Also calls leat_storage_wake() if an op became ready. */
+void leatn_link_unlock(leat_link *link);
+
+void leatn_link_hold(leat_link *link);
+void leatn_link_release(leat_link *link); /* without its lock */
+
+/* The caller of the functions below holds the lock. */
+
+/* Makes all copies fail with LINK. Keeps the first reason only. */
+void leatn_link_fail(leat_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Lets the loop watch the socket: for bytes to receive, and for room to send. */
+void leatn_link_want_in(leat_link *link);
+void leatn_link_want_out(leat_link *link);
+
+/* Lets the loop look at the state of the link. */
+void leatn_link_poke(leat_link *link);
+
+/* Begins to look every 2 ms for a worker that does not come. */
+void leatn_link_tick(leat_link *link);
+
+/* Queues a control frame, with its tail. answer: the other end has caused it. */
+void leatn_link_queue(leat_link *link, const struct leatn_frame *frame, const char *tail, bool answer);
+
+/* Sends queued frames as far as the socket takes them, unless it is in a fragment. Returns true if none is left. */
+bool leatn_link_flush(leat_link *link);
+
+/* Reads frames from the socket until a fragment begins, the socket is empty (want_in is then set), or the link fails.
+ * The link must not be rx_busy. */
+void leatn_link_read_frames(leat_link *link);
+
+/* Without the lock, which only tx_busy and rx_busy replace: send and receive without waiting. Return the number of
+ * bytes, 0 at the end of what the other end sends, or a negative value of errno. */
+ssize_t leatn_link_send(int fd, struct iovec *parts, size_t count);
+ssize_t leatn_link_receive(int fd, void *memory, size_t bytes);
+
+/* Act on such a result. Return true if bytes were moved; otherwise the loop now waits for the socket, or the link
+ * has failed, or takes no bytes any more (tx_dead). */
+bool leatn_link_was_sent(leat_link *link, ssize_t sent);
+bool leatn_link_was_received(leat_link *link, ssize_t got);
+
+/* ---- message.c ---- */
+
+/* Acts on a frame of the other end, whose name, if any, is complete. DATA begins a fragment. */
+void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const char *name);
+
+/* Calls of the loop: there is something to read, or room to send; or nothing moved for a while in a fragment. */
+void leatn_message_readable(leat_link *link);
+void leatn_message_writable(leat_link *link);
+void leatn_message_stalled(leat_link *link);
+
+/* Makes all copies of a link that has failed fail too; and only the sends, because the socket takes no more bytes. */
+void leatn_message_fail_all(leat_link *link);
+void leatn_message_sending_ends(leat_link *link);
+
+void leatn_message_init(leat_link *link);
+
+/* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
+struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);
+
+/* Without the lock: drops the caller's reference. */
+void leatn_op_release(struct leatn_op *op);
+
+/* Returns the functions of an op for leat. */
+const leat_storage_ops *leatn_op_storage(const struct leatn_op *op);
+
+/* ---- region.c ---- */
+
+/* Acts on GET and PUT of the other end. The caller holds the lock. */
+void leatn_region_take(leat_link *link, const struct leatn_frame *frame, const char *name);
+
+/* Ends all regions of a link. Without the lock. */
+void leatn_regions_close(leat_link *link);
+
+#endif
