@@ -42,6 +42,7 @@ enum {
     LEATN_BUCKETS = 256,          /* of each hash table; numbers are consecutive, so it needs no hash */
     LEATN_RECEIVES_MAX = 65536,   /* receives that one end may have announced */
     LEATN_PUTS_MAX = 4096,        /* puts and gets that one end may have asked for */
+    LEATN_CHILDREN_MAX = 64,      /* of one process in a broadcast */
     LEATN_INPUT_BYTES = 4096      /* of headers and other short input */
 };
 
@@ -252,6 +253,9 @@ void leatn_message_init(leat_link *link);
 
 /* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
 struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);
+
+/* Without the lock: puts an op that leat has accepted on the wire, so that the other end learns of it. */
+void leatn_op_begin(struct leatn_op *op);
 
 /* Without the lock: drops the caller's reference. */
 void leatn_op_release(struct leatn_op *op);

@@ -1146,7 +1146,7 @@ const leat_storage_ops *leatn_op_storage(const struct leatn_op *op)
 
 /* ---- calls ---- */
 
-/* Puts an op that leat has accepted on the wire: it is announced, or matched. */
+/* Puts an op on the wire: it is announced, or matched. */
 static void begin_op(leat_link *link, struct leatn_op *op)
 {
     if (op->ended)
@@ -1164,6 +1164,17 @@ static void begin_op(leat_link *link, struct leatn_op *op)
         announce_more(link);
     }
     (void)leatn_link_flush(link);
+}
+
+void leatn_op_begin(struct leatn_op *op)
+{
+    leat_link *link = op->link;
+
+    leatn_link_hold(link);
+    leatn_link_lock(link);
+    begin_op(link, op);
+    leatn_link_unlock(link);
+    leatn_link_release(link);
 }
 
 /* The arguments of a call. */

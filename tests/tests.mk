@@ -174,6 +174,17 @@ fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free 
 $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
 $(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
+# Links: tests of libleat-net, linked with its objects.
+net_link_tests := $(addprefix $(test_bin)/,test_message)
+$(net_link_tests:%=%.o): $(test_bin)/%.o: tests/net/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Inet -Itests/support $(test_defines) -MMD -MP -c $< -o $@
+$(net_link_tests): %: %.o $(test_objects) $(net_obj) $(checked_lib)
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(checked_lib) -lcmocka $(net_libs) $(LIB_LIBS) -o $@
+-include $(net_link_tests:%=%.d)
+
 # Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -232,8 +243,8 @@ test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_b
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
-# The tests of the scripts that run and count tests.
-test_runners := tests/runners.sh
+# The tests of the scripts that run and count tests, and of the model of several machines (bench/machines).
+test_runners := tests/runners.sh tests/machines.sh
 
 cpu_examples := $(filter-out %/interop_cuda,$(example_bin))
 

@@ -173,6 +173,33 @@ LEAT_NODISCARD LEAT_API leat_status leat_receive_start(leat_stream *stream, void
                                                        uint64_t tag, size_t bytes,
                                                        const leat_copy_options *options, leat_ticket **ticket);
 
+/* ---- one message to many processes ------------------------------------------------------------------------ */
+
+/*
+ * Passes bytes bytes from one process to all others of a tree of links, in stream order at each. Every process of the
+ * tree makes this call once, with the same tag and the same number of bytes: the root with parent NULL, and its bytes
+ * at ptr; every other process with the link to its parent, and gets the bytes at ptr; both with the links to their
+ * children, at most 64. A process passes on what it receives at once and without another copy, so a chain of n
+ * processes takes hardly longer than one. Each process receives no more than its slowest child takes. The call uses
+ * tag on all these links as leat_send() and leat_receive() do.
+ *
+ * With the tree of process number r whose parent is (r - 1) / 2 and whose children are 2 r + 1 and 2 r + 2, no process
+ * sends more than twice what it receives; with a chain none sends more than that (docs/machines.md).
+ *
+ * If a link of a process fails, its call fails, and so do those of all processes below it, and above it as soon as
+ * they send the next bytes; after a failure the bytes at ptr are undefined, except at the root. To gather bytes from
+ * many processes, make a leat_receive() for each of them: window_bytes bounds what each may send ahead.
+ * bytes 0 does nothing. leat_broadcast_start() returns a ticket too; options may be NULL.
+ * Errors: as leat_send(); HANDLE (a link in children is NULL); INVALID (children NULL with a count; more than 64;
+ * neither parent nor children; ticket NULL).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_broadcast(leat_stream *stream, void *ptr, size_t bytes, uint64_t tag,
+                                                   leat_link *parent, leat_link *const *children, unsigned count);
+LEAT_NODISCARD LEAT_API leat_status leat_broadcast_start(leat_stream *stream, void *ptr, size_t bytes, uint64_t tag,
+                                                         leat_link *parent, leat_link *const *children,
+                                                         unsigned count, const leat_copy_options *options,
+                                                         leat_ticket **ticket);
+
 /* ---- regions --------------------------------------------------------------------------------------------- */
 
 /*

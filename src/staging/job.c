@@ -305,7 +305,8 @@ static bool prefault(struct leati_task *task)
 
 /* ---- a job as a task of the workers ---- */
 
-/* Returns true if a storage in order can go on, or if the job has stopped, so that its parts are skipped. */
+/* Returns true if a storage in order can go on, or if the job has stopped, so that its parts are skipped. The job must
+ * have parts left, because its storage is released behind the last one. */
 static bool storage_is_ready(const struct leati_job *job)
 {
     const struct leati_storage *storage = &job->storage;
@@ -319,8 +320,13 @@ static enum leati_taken work_on_part(struct leati_task *task)
 {
     struct leati_job *job = (struct leati_job *)task;
     uint32_t c, part;
-    enum leati_taken taken = storage_is_ready(job) ? take_part(job, &c, &part) : LEATI_NOT_YET;
+    enum leati_taken taken;
 
+    /* Only this thread takes parts of a storage in order, so none can take the last one meanwhile. */
+    if (job->storage.in_order && atomic_load_explicit(&job->at, memory_order_relaxed) >> 32 < job->count &&
+        !storage_is_ready(job))
+        return LEATI_NOT_YET;
+    taken = take_part(job, &c, &part);
     if (taken != LEATI_TAKEN)
         return taken;
     if (!copy_part(job, &job->chunks[c], part)) {
@@ -341,6 +347,9 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     /* Read job->at once, because other threads change it. */
     uint32_t c = (uint32_t)(atomic_load_explicit(&job->at, memory_order_relaxed) >> 32);
 
+    /* A thread works on it, which may give its part back, or release the storage. It looks again when it leaves. */
+    if (job->storage.in_order && task->workers)
+        return LEATI_AWAITING;
     if (c >= job->count)
         return LEATI_NOTHING_LEFT;
     if (can_copy(job, c)) {
@@ -360,7 +369,7 @@ static bool is_lively(const struct leati_task *task)
 {
     const struct leati_job *job = (const struct leati_job *)task;
 
-    return storage_is_ready(job) &&
+    return !(job->storage.in_order && task->workers) && storage_is_ready(job) &&
            (job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed));
 }
 
