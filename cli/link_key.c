@@ -39,9 +39,8 @@ static bool read_all(const char *command, const char *path, int file, struct lin
     ssize_t some;
 
     do {
-        some = key->count < sizeof key->bytes
-                   ? read(file, key->bytes + key->count, sizeof key->bytes - key->count)
-                   : read(file, &more, 1);
+        some = key->count < sizeof key->bytes ? read(file, key->bytes + key->count, sizeof key->bytes - key->count)
+                                              : read(file, &more, 1);
         if (some > 0 && key->count == sizeof key->bytes) {
             cli_complain("%s: the key file %s has more than %d bytes", command, path, LINK_KEY_MAX);
             return false;

@@ -18,7 +18,8 @@ struct link_key {
 /*
  * Reads the key for an address. path: the value of --key-file, or NULL. Without it LEAT_LINK_KEY_FILE names the
  * file of a tcp: or ucx: address, and a unix: address has no key. Returns false after an error message if there is
- * no key for an address that needs one, or the file cannot be used. command: the name of the command, for messages.
+ * no key for an address that needs one, or the file cannot be used. command: the name of the command, for
+ * messages.
  */
 bool link_key_read(const char *command, const char *address, const char *path, struct link_key *key);
 

@@ -1,4 +1,5 @@
-/* receive.c - "leat receive": receives files from a "leat send", piece by piece, into a folder or only into memory. */
+/* receive.c - "leat receive": receives files from a "leat send", piece by piece, into a folder or only into
+ * memory. */
 #include "cli.h"
 #include "link_key.h"
 #include "transfer.h"
@@ -93,13 +94,14 @@ static const char *no_room(const char *path, uint64_t bytes)
     char *slash;
     struct statvfs about;
 
-    snprintf(folder, sizeof folder, "%s", path);
+    snprintf(folder, sizeof folder, "%.4095s", path);
     slash = strrchr(folder, '/');
     if (slash)
         slash[slash == folder] = '\0';
     if (statvfs(slash ? folder : ".", &about) != 0)
         return NULL; /* opening the file says why */
-    return (uint64_t)about.f_bavail * about.f_frsize < bytes ? "the disk of the receiver has too little room" : NULL;
+    return (uint64_t)about.f_bavail * about.f_frsize < bytes ? "the disk of the receiver has too little room"
+                                                             : NULL;
 }
 
 /* Chooses the path of an offered file, and makes the file there without its name. Returns NULL, or why the file is
@@ -354,7 +356,8 @@ static bool listen_at(const struct receive_options *options, leat_listener **lis
 }
 
 /* Waits for a sender. */
-static bool accept_sender(struct transfer *transfer, leat_listener *listener, const struct receive_options *options)
+static bool accept_sender(struct transfer *transfer, leat_listener *listener,
+                          const struct receive_options *options)
 {
     leat_status status = leat_accept(listener, options->timeout_ns, &transfer->link);
 
@@ -371,8 +374,8 @@ static int run_receive(const struct receive_options *options)
     struct transfer transfer = {.command = "receive", .json = options->json};
     struct receive_place place;
     leat_listener *listener = NULL;
-    bool fine = find_place(options, &place) && transfer_open(&transfer, options->device) &&
-                listen_at(options, &listener);
+    bool fine =
+        find_place(options, &place) && transfer_open(&transfer, options->device) && listen_at(options, &listener);
 
     if (fine && accept_sender(&transfer, listener, options)) {
         leat_listener_close(listener);
@@ -416,14 +419,11 @@ static int check(const struct receive_options *options)
 
 static int parse(int argc, char **argv, struct receive_options *options)
 {
-    static const struct option names[] = {{"into", required_argument, NULL, 'i'},
-                                          {"force", no_argument, NULL, 'f'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"key-file", required_argument, NULL, 'k'},
-                                          {"timeout", required_argument, NULL, 't'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"into", required_argument, NULL, 'i'},    {"force", no_argument, NULL, 'f'},
+        {"device", required_argument, NULL, 'd'},  {"key-file", required_argument, NULL, 'k'},
+        {"timeout", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -455,7 +455,8 @@ static int parse(int argc, char **argv, struct receive_options *options)
         }
     }
     if (argc - optind != 1) {
-        cli_complain("receive: at which address? leat receive tcp:0.0.0.0:7000 --into FOLDER; see leat help receive");
+        cli_complain(
+            "receive: at which address? leat receive tcp:0.0.0.0:7000 --into FOLDER; see leat help receive");
         return CLI_USAGE;
     }
     options->address = argv[optind];

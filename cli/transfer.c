@@ -119,7 +119,8 @@ static bool wait_message(struct transfer *transfer, leat_status status, leat_tic
     return status == LEAT_OK;
 }
 
-bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag, const struct transfer_message *message)
+bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag,
+                           const struct transfer_message *message)
 {
     leat_ticket *ticket = NULL;
     leat_status status =

@@ -78,9 +78,10 @@ double transfer_seconds_now(void);
 /* Fills the fields that all messages have. */
 void transfer_message_begin(struct transfer_message *message, bool ok, const char *text);
 
-/* Sends a message, or receives one, and waits for it. They return false after an error message: the link failed, or
- * the message is not of this version of the command. */
-bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag, const struct transfer_message *message);
+/* Sends a message, or receives one, and waits for it. They return false after an error message: the link failed,
+ * or the message is not of this version of the command. */
+bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag,
+                           const struct transfer_message *message);
 bool transfer_receive_message(struct transfer *transfer, enum transfer_tag tag, struct transfer_message *message);
 
 /* Starts to receive the message by which the other end may stop the file, and waits for it. */

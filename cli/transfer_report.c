@@ -80,11 +80,11 @@ static json_t *file_json(const struct transfer_file *file)
     bool done = file->verified && !file->problem;
 
     snprintf(checksum, sizeof checksum, "%08x", file->checksum);
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:o}", "name", text_json(file->name), "path",
-                     text_json(file->path), "bytes", (json_int_t)file->bytes, "seconds",
-                     done ? json_real(seconds) : json_null(), "gb_s", done && rate > 0 ? json_real(rate) : json_null(),
-                     "crc32", done ? json_string(checksum) : json_null(), "verified", done, "problem",
-                     text_json(file->problem));
+    return json_pack(
+        "{s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:o}", "name", text_json(file->name), "path", text_json(file->path),
+        "bytes", (json_int_t)file->bytes, "seconds", done ? json_real(seconds) : json_null(), "gb_s",
+        done && rate > 0 ? json_real(rate) : json_null(), "crc32", done ? json_string(checksum) : json_null(),
+        "verified", done, "problem", text_json(file->problem));
 }
 
 static bool print_json(const struct transfer *transfer, const leat_link_info *info)
@@ -96,11 +96,11 @@ static bool print_json(const struct transfer *transfer, const leat_link_info *in
 
     for (size_t i = 0; fine && i < transfer->file_count; i++)
         fine = json_array_append_new(files, file_json(&transfer->files[i])) == 0;
-    object = json_pack("{s:I, s:f, s:o, s:f, s:b, s:s, s:o, s:s, s:s, s:o}", "bytes", (json_int_t)sums.bytes, "seconds",
-                       sums.seconds, "gb_s", rate > 0 ? json_real(rate) : json_null(), "cpu_seconds", cpu_seconds(),
-                       "verified", sums.files == transfer->file_count, "device", transfer->device_name, "peer",
-                       text_json(info->peer), "transport", info->transport ? info->transport : "", "version",
-                       leat_version(), "files", files);
+    object = json_pack("{s:I, s:f, s:o, s:f, s:b, s:s, s:o, s:s, s:s, s:o}", "bytes", (json_int_t)sums.bytes,
+                       "seconds", sums.seconds, "gb_s", rate > 0 ? json_real(rate) : json_null(), "cpu_seconds",
+                       cpu_seconds(), "verified", sums.files == transfer->file_count, "device",
+                       transfer->device_name, "peer", text_json(info->peer), "transport",
+                       info->transport ? info->transport : "", "version", leat_version(), "files", files);
     fine = fine && object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0;
     if (fine)
         putchar('\n');
