@@ -50,7 +50,15 @@ enum {
 
 struct leatn_op_queue;
 
-enum leatn_op_kind { LEATN_OP_SEND, LEATN_OP_RECEIVE, LEATN_OP_GET, LEATN_OP_PUT };
+/* The last two are what an end does for a get and a put of the other end. */
+enum leatn_op_kind {
+    LEATN_OP_SEND,
+    LEATN_OP_RECEIVE,
+    LEATN_OP_GET,
+    LEATN_OP_PUT,
+    LEATN_OP_SERVE_GET,
+    LEATN_OP_SERVE_PUT
+};
 
 /* A part of the payload of a receive, which the loop has read before the worker took it. */
 struct leatn_stash {
@@ -77,6 +85,10 @@ struct leatn_op {
     bool wire;
     bool ended;         /* leat will not call move() any more */
     bool counted;       /* in link->sends or link->receives */
+    uint64_t served;    /* the last two kinds: the number of the get or the put */
+    /* The last two kinds: like ended, for region.c, which reads it without the lock. Release and acquire are not needed,
+     * because region.c then only asks the ticket. */
+    atomic_bool over;
     leat_status status; /* LEAT_OK, or the failure that move() returns */
     const char *why;    /* for the message: constant text, or link->reason */
     struct leatn_op *next_op, **op_place;   /* in link->ops */
@@ -100,6 +112,7 @@ struct leatn_op {
 /* A receive of the other end, from its announcement until this end has sent everything, STOP or GONE. */
 struct leatn_want {
     uint64_t number, tag, bytes, credit;
+    bool get;                               /* a get, for which region.c makes a send */
     struct leatn_op *op;                    /* the send, which then has a reference; NULL: not matched */
     struct leatn_want *next_number;         /* in a hash table */
     struct leatn_want *next_in, **in_place; /* in a queue, while not matched */
@@ -186,6 +199,7 @@ struct leat_link {
     struct leatn_want *wants[LEATN_BUCKETS];             /* all, by number */
     uint64_t last_want, last_asked; /* the largest numbers that the other end gave, of receives and of puts */
     unsigned wants_count;
+    unsigned served; /* gets and puts of the other end that are not complete */
 };
 
 static inline leat_link *leatn_link_of(struct leatn_source *source)
@@ -263,10 +277,23 @@ void leatn_op_release(struct leatn_op *op);
 /* Returns the functions of an op for leat. */
 const leat_storage_ops *leatn_op_storage(const struct leatn_op *op);
 
+/* ---- gets and puts of the other end: message.c, for region.c ---- */
+
+/* Without the lock: sends op to the receive of its get. */
+void leatn_get_begin(struct leatn_op *op);
+
+/* Without the lock: refuse a get or a put, or say how a put ended (LEAT_OK: its bytes are in the region). */
+void leatn_get_refuse(leat_link *link, uint64_t receive, leat_status status);
+void leatn_put_end(leat_link *link, uint64_t put, leat_status status);
+
 /* ---- region.c ---- */
 
-/* Acts on GET and PUT of the other end. The caller holds the lock. */
-void leatn_region_take(leat_link *link, const struct leatn_frame *frame, const char *name);
+/* Takes over a get or a put of the other end, with the number of its receive or of the put. Returns LEAT_OK, or why
+ * it is refused. The caller holds the lock. */
+leat_status leatn_region_request(leat_link *link, const struct leatn_frame *frame, const char *name);
+
+/* An op of a kind that serves has ended. The caller may hold the lock, and locks of leat's. */
+void leatn_region_op_ended(void);
 
 /* Ends all regions of a link. Without the lock. */
 void leatn_regions_close(leat_link *link);

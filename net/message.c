@@ -113,7 +113,13 @@ void leatn_message_init(leat_link *link)
 
 static bool receives(const struct leatn_op *op)
 {
-    return op->kind == LEATN_OP_RECEIVE || op->kind == LEATN_OP_GET;
+    return op->kind == LEATN_OP_RECEIVE || op->kind == LEATN_OP_GET || op->kind == LEATN_OP_SERVE_PUT;
+}
+
+/* Returns true for what this end does for the other end. */
+static bool serves(const struct leatn_op *op)
+{
+    return op->kind == LEATN_OP_SERVE_GET || op->kind == LEATN_OP_SERVE_PUT;
 }
 
 /* Returns true if move() of a receive can move a byte now. */
@@ -273,26 +279,29 @@ static void forget_want(struct leatn_want *want, leat_link *link)
     *place = want->next_number;
     want_queue_remove(&link->wants_by_tag[bucket_of_tag(want->tag)], want);
     link->wants_count--;
+    link->served -= want->get;
     free(want);
 }
 
 static void announce(leat_link *link, struct leatn_op *op)
 {
-    struct leatn_frame frame = {.offset = op->offset, .bytes = op->bytes};
+    struct leatn_frame frame = {.offset = op->offset, .bytes = op->bytes, .tag = op->tag};
 
     if (op->kind == LEATN_OP_PUT) {
         frame.type = LEATN_FRAME_PUT;
         frame.put = op->number = ++link->last_put;
         op_table_add(link->puts, op);
     } else {
-        frame.type = op->kind == LEATN_OP_GET ? LEATN_FRAME_GET : LEATN_FRAME_WANT;
+        frame.type = op->kind == LEATN_OP_GET         ? LEATN_FRAME_GET
+                     : op->kind == LEATN_OP_SERVE_PUT ? LEATN_FRAME_WANT_PUT
+                                                      : LEATN_FRAME_WANT;
         frame.receive = op->number = ++link->last_number;
-        frame.tag = op->tag;
+        frame.put = op->served;
         op->granted = op->bytes < link->connection.window_bytes ? op->bytes : link->connection.window_bytes;
         frame.credit = op->granted;
         op_table_add(link->numbered, op);
     }
-    frame.tail_bytes = (uint32_t)strlen(op->name);
+    frame.tail_bytes = asks(op) ? (uint32_t)strlen(op->name) : 0;
     link->announced += receives(op);
     link->asked += asks(op);
     leatn_link_queue(link, &frame, op->name, false);
@@ -360,7 +369,7 @@ static void abandon_send(leat_link *link, struct leatn_op *op, enum leatn_frame_
     if (op->queue == &link->waiters)
         op_queue_remove(op);
     give_turn_up(link, op);
-    if (op->kind == LEATN_OP_SEND)
+    if (op->kind != LEATN_OP_PUT)
         leave_wire(op);
 }
 
@@ -422,6 +431,41 @@ static struct leatn_want *add_want(leat_link *link, const struct leatn_frame *fr
     link->wants_count++;
     link->last_want = frame->receive;
     return want;
+}
+
+/* ---- gets and puts of the other end ---- */
+
+static void refuse_get(leat_link *link, struct leatn_want *want, leat_status status)
+{
+    queue_stop(link, want->number, status);
+    forget_want(want, link);
+}
+
+static void end_put(leat_link *link, uint64_t put, leat_status status)
+{
+    link->served--;
+    leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_PUT_DONE, .put = put, .status = status}, NULL,
+                     true);
+}
+
+void leatn_get_refuse(leat_link *link, uint64_t receive, leat_status status)
+{
+    struct leatn_want *want;
+
+    leatn_link_lock(link);
+    want = find_want(link, receive);
+    if (want)
+        refuse_get(link, want, status);
+    (void)leatn_link_flush(link);
+    leatn_link_unlock(link);
+}
+
+void leatn_put_end(leat_link *link, uint64_t put, leat_status status)
+{
+    leatn_link_lock(link);
+    end_put(link, put, status);
+    (void)leatn_link_flush(link);
+    leatn_link_unlock(link);
 }
 
 /* ---- frames of the other end ---- */
@@ -510,6 +554,20 @@ static void take_gone(leat_link *link, const struct leatn_frame *frame)
     announce_more(link);
 }
 
+static const char *why_stopped(leat_status status)
+{
+    switch (status) {
+    case LEAT_ERROR_NOT_FOUND:
+        return "the other end has no region of this name";
+    case LEAT_ERROR_RANGE:
+        return "the range goes past the end of the region";
+    case LEAT_ERROR_NOT_PERMITTED:
+        return "the region may only be read (LEAT_ACCESS_READ)";
+    default:
+        return "the other end has stopped the copy";
+    }
+}
+
 static void take_stop(leat_link *link, const struct leatn_frame *frame)
 {
     struct leatn_op *op = op_table_find(link->numbered, frame->receive);
@@ -523,8 +581,7 @@ static void take_stop(leat_link *link, const struct leatn_frame *frame)
     if (frame->status == LEAT_ERROR_RANGE && op->kind == LEATN_OP_RECEIVE)
         fail_op(op, LEAT_ERROR_RANGE, "the send of the other end has another size");
     else
-        fail_op(op, frame->status, op->kind == LEATN_OP_GET ? "the other end refused it"
-                                                            : "the other end has stopped its send");
+        fail_op(op, frame->status, why_stopped(frame->status));
     leave_wire(op);
     announce_more(link);
 }
@@ -555,11 +612,43 @@ static void take_put_done(leat_link *link, const struct leatn_frame *frame)
         op->done = true;
         refresh(op);
     } else {
-        fail_op(op, frame->status, "the other end refused it");
+        fail_op(op, frame->status, why_stopped(frame->status));
         abandon_send(link, op, LEATN_FRAME_STOP, LEAT_ERROR_LINK);
     }
     leave_wire(op);
     announce_more(link);
+}
+
+static void take_request(leat_link *link, const struct leatn_frame *frame, const char *name)
+{
+    bool get = frame->type == LEATN_FRAME_GET;
+    struct leatn_want *want = NULL;
+    leat_status status;
+
+    if (strlen(name) != frame->tail_bytes || (!get && frame->put <= link->last_asked)) {
+        leatn_link_fail(link, "the other end asked for a region with a wrong name or number");
+        return;
+    }
+    if (link->served >= LEATN_PUTS_MAX) {
+        leatn_link_fail(link, "the other end made more than %d gets and puts at once", LEATN_PUTS_MAX);
+        return;
+    }
+    if (get) {
+        want = add_want(link, frame, frame->bytes);
+        if (!want)
+            return;
+        want->get = true;
+    } else {
+        link->last_asked = frame->put;
+    }
+    link->served++;
+    status = leatn_region_request(link, frame, name);
+    if (status == LEAT_OK)
+        return;
+    if (get)
+        refuse_get(link, want, status);
+    else
+        end_put(link, frame->put, status);
 }
 
 void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const char *name)
@@ -585,7 +674,7 @@ void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const 
         break;
     case LEATN_FRAME_GET:
     case LEATN_FRAME_PUT:
-        leatn_region_take(link, frame, name);
+        take_request(link, frame, name);
         break;
     case LEATN_FRAME_WANT_PUT:
         take_want_put(link, frame);
@@ -883,7 +972,7 @@ static void finish_send(leat_link *link, struct leatn_op *op)
 {
     forget_want(op->want, link);
     op->want = NULL;
-    if (op->kind == LEATN_OP_SEND)
+    if (op->kind != LEATN_OP_PUT)
         leave_wire(op);
 }
 
@@ -1050,6 +1139,10 @@ static void end_op(leat_link *link, struct leatn_op *op)
         return;
     op->ended = true;
     uncount(op);
+    if (serves(op)) {
+        atomic_store_explicit(&op->over, true, memory_order_relaxed);
+        leatn_region_op_ended();
+    }
     if (!op->wire)
         return;
     if (op->queue == &link->unannounced) {
@@ -1068,6 +1161,15 @@ static void end_op(leat_link *link, struct leatn_op *op)
     /* A send that is not matched stays in its queue: the receive that it would have met fails, and the later ones meet
      * the sends that they should. So does a put, until the other end answers. */
     (void)leatn_link_flush(link);
+}
+
+static void op_stop(void *object)
+{
+    struct leatn_op *op = object;
+
+    leatn_link_lock(op->link);
+    end_op(op->link, op);
+    leatn_link_unlock(op->link);
 }
 
 static void op_release(void *object)
@@ -1093,7 +1195,8 @@ static int op_ready(const void *object)
 
 static const char *name_of_kind(enum leatn_op_kind kind)
 {
-    static const char *const names[] = {"leat_send", "leat_receive", "leat_get", "leat_put"};
+    static const char *const names[] = {"leat_send", "leat_receive", "leat_get",
+                                        "leat_put",  "a leat_get",   "a leat_put"};
 
     return names[kind];
 }
@@ -1132,12 +1235,14 @@ static const leat_storage_ops receive_ops = {.size = sizeof receive_ops,
                                              .move = receive_move,
                                              .ready = op_ready,
                                              .describe = op_describe,
-                                             .release = op_release};
+                                             .release = op_release,
+                                             .stop = op_stop};
 static const leat_storage_ops send_ops = {.size = sizeof send_ops,
                                           .move = send_move,
                                           .ready = op_ready,
                                           .describe = op_describe,
-                                          .release = op_release};
+                                          .release = op_release,
+                                          .stop = op_stop};
 
 const leat_storage_ops *leatn_op_storage(const struct leatn_op *op)
 {
@@ -1164,6 +1269,27 @@ static void begin_op(leat_link *link, struct leatn_op *op)
         announce_more(link);
     }
     (void)leatn_link_flush(link);
+}
+
+void leatn_get_begin(struct leatn_op *op)
+{
+    leat_link *link = op->link;
+    struct leatn_want *want;
+
+    leatn_link_lock(link);
+    want = find_want(link, op->served);
+    if (op->ended || !want) {
+        /* The other end has ended its receive, or the link has failed; or this end has stopped the copy already. */
+        fail_op(op, LEAT_ERROR_LINK, link->failed ? link->reason : "the other end has stopped its receive");
+        if (want)
+            refuse_get(link, want, LEAT_ERROR_LINK);
+    } else {
+        op->wire = true;
+        op->holders++;
+        match(link, op, want);
+    }
+    (void)leatn_link_flush(link);
+    leatn_link_unlock(link);
 }
 
 void leatn_op_begin(struct leatn_op *op)

@@ -175,7 +175,7 @@ $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
 $(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
 # Links: tests of libleat-net, linked with its objects.
-net_link_tests := $(addprefix $(test_bin)/,test_message)
+net_link_tests := $(addprefix $(test_bin)/,test_message test_region)
 $(net_link_tests:%=%.o): $(test_bin)/%.o: tests/net/%.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)

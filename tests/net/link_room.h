@@ -186,6 +186,16 @@ static inline void expect_message(leat_stream *stream, const struct memory *memo
     free(read);
 }
 
+/* Fails if any byte of the memory, or of its guards, is not value. */
+static inline void expect_bytes(leat_stream *stream, const struct memory *memory, unsigned char value)
+{
+    unsigned char *read = test_buffer(memory->bytes + GUARD);
+
+    copy_now(stream, read, memory->at, memory->bytes + GUARD);
+    EXPECT_BYTES(read, memory->bytes + GUARD, value);
+    free(read);
+}
+
 /* Fails if a guard was written. */
 static inline void expect_guards(leat_stream *stream, const struct memory *memory)
 {
