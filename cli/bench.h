@@ -131,6 +131,9 @@ void bench_close(struct bench *bench);
 /* Returns a shared buffer, or NULL with bench->error set. */
 void *bench_buffer(struct bench *bench, enum bench_buffer which);
 
+/* Frees the shared buffers, and sets the largest size of those that are made from now on. No work may use them. */
+void bench_resize(struct bench *bench, size_t largest);
+
 /* Return true if the status or result means success. Otherwise return false and copy the message to bench->error,
  * unless that contains an earlier message. Any thread may call them. */
 bool bench_check(struct bench *bench, leat_status status);

@@ -293,21 +293,17 @@ static void measure_all(struct net_state *state)
 
 /* ---- the other end ---- */
 
-/* Limits the buffers, which nobody has made yet if this is the only group, to the largest size. */
-static void limit_buffers(struct bench *bench)
+/* Returns the largest size of the group. */
+static size_t largest_size(const struct bench *bench)
 {
     size_t largest = bench->options->quick ? 64 * MIB : 256 * MIB;
-    bool used = false;
 
-    if (bench->options->size_count) {
+    if (bench->options->size_count)
         largest = 0;
-        for (unsigned i = 0; i < bench->options->size_count; i++)
-            largest = bench->options->sizes[i] > largest ? bench->options->sizes[i] : largest;
-    }
-    for (unsigned i = 0; i < BENCH_BUFFER_COUNT; i++)
-        used = used || bench->buffers[i];
-    if (!used && largest < bench->largest)
-        bench->largest = (largest + 4095) / 4096 * 4096;
+    for (unsigned i = 0; i < bench->options->size_count; i++)
+        largest = bench->options->sizes[i] > largest ? bench->options->sizes[i] : largest;
+    largest = (largest + 4095) / 4096 * 4096;
+    return largest < bench->largest ? largest : bench->largest;
 }
 
 /* Starts the other end if no address is given. Then connects. */
@@ -325,7 +321,6 @@ static bool connect_link(struct net_state *state)
         to = state->server.address;
         key = state->server.key;
     } else if (!link_key_read("bench", to, bench->options->key_file, &key)) {
-        snprintf(bench->error, sizeof bench->error, "no key");
         return false;
     }
     state->address = to;
@@ -360,15 +355,17 @@ void bench_net_group(struct bench *bench)
     struct net_reply reply;
     /* The other side is a plain socket, which makes no call of the driver. */
     struct bench_peer *peer = bench->peer;
+    const size_t usual_bytes = bench->largest;
     bool fine;
 
     bench->peer = NULL;
-    limit_buffers(bench);
+    bench_resize(bench, largest_size(bench));
     fine = connect_link(&state) && say_hello(&state);
     if (fine)
         measure_all(&state);
-    else
+    else if (bench->error[0])
         bench_case_failed(bench, "net", "connecting", 0);
+    bench->failed = bench->failed || !fine;
     if (fine && link_lives(&state))
         (void)ask(&state, &bye, &reply);
     bench->error[0] = '\0';
@@ -377,4 +374,5 @@ void bench_net_group(struct bench *bench)
     leat_link_close(state.end.link);
     net_server_end(&state.server, bench->failed);
     bench->peer = peer;
+    bench_resize(bench, usual_bytes);
 }

@@ -65,8 +65,9 @@ struct net_reply {
 struct net_end {
     struct bench *bench;
     leat_link *link;
-    bool served; /* this end is "leat serve" */
-    int plain;   /* the plain socket; -1: none */
+    bool served;       /* this end is "leat serve" */
+    int plain;         /* the plain socket; -1: none */
+    size_t room_bytes; /* of a served end: the largest message that it has memory for */
 };
 
 /* ---- messages; false with bench->error set ---- */

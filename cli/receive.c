@@ -360,9 +360,14 @@ static bool accept_sender(struct transfer *transfer, leat_listener *listener,
                           const struct receive_options *options)
 {
     leat_status status = leat_accept(listener, options->timeout_ns, &transfer->link);
+    leat_link_info info = LEAT_LINK_INFO_INIT;
 
     if (status == LEAT_OK)
+        status = leat_link_get_info(transfer->link, &info);
+    if (status == LEAT_OK) {
+        fprintf(stderr, "leat: %s has connected\n", info.peer);
         return true;
+    }
     if (status != LEAT_NOT_READY)
         return transfer_complain(transfer, "");
     cli_complain("receive: nobody has connected in %g s with the right key", (double)options->timeout_ns * 1e-9);

@@ -159,11 +159,9 @@ static enum send_result end_file(struct transfer *transfer, struct transfer_file
     transfer_message_begin(&message, true, "");
     message.checksum = transfer->checksum;
     message.bytes = file->bytes;
-    if (!transfer_send_message(transfer, TRANSFER_TAG_END, &message)) {
-        file->problem = strdup(leat_last_error());
-        return SEND_ENDED;
-    }
-    if (!transfer->early || leat_ticket_wait(transfer->early, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK ||
+    /* If the receiver has given up, it may have closed the link, but its result is here. */
+    if (transfer_try_message(transfer, TRANSFER_TAG_END, &message) != LEAT_OK ||
+        leat_ticket_wait(transfer->early, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK ||
         !transfer->early_message.ok)
         return was_stopped(transfer, file);
     if (!transfer_early_wait(transfer, &message)) {
@@ -203,9 +201,7 @@ static enum send_result send_open_file(struct transfer *transfer, struct transfe
     if (result == TRANSFER_STOPPED)
         return was_stopped(transfer, file);
     /* A send also fails when the receiver has cancelled its receive. Its result then says why. */
-    if (!link_has_failed(transfer) && !read_failed(transfer))
-        return was_stopped(transfer, file);
-    return give_up(transfer, file);
+    return read_failed(transfer) ? give_up(transfer, file) : was_stopped(transfer, file);
 }
 
 static enum send_result send_file(struct transfer *transfer, const char *path)

@@ -90,12 +90,10 @@ static bool say_hello(struct net_end *end, const struct net_command *command)
     struct host_facts facts;
     struct net_reply reply;
     char text[NET_TEXT_MAX];
-    bool used = false;
+    bool fits = command->bytes <= end->room_bytes;
 
-    for (unsigned i = 0; i < BENCH_BUFFER_COUNT; i++)
-        used = used || bench->buffers[i];
-    if (!used && command->bytes < bench->largest)
-        bench->largest = command->bytes;
+    if (fits)
+        bench_resize(bench, (command->bytes + 4095) / 4096 * 4096);
     host_facts_read(&facts);
     snprintf(text, sizeof text, "%.40s, %.80s, %.80s, leat %s", bench->info.name, facts.cpu, facts.kernel,
              leat_version());
@@ -185,16 +183,16 @@ static bool take_command(struct net_end *end, struct net_command *command)
     if (status == LEAT_NOT_READY)
         leat_ticket_cancel(ticket);
     else
-        bench_check(end->bench, status);
+        (void)bench_check(end->bench, status);
     leat_ticket_destroy(ticket);
     return status == LEAT_OK;
 }
 
 /* ---- clients ---- */
 
-static void serve_client(struct bench *bench, leat_link *link, const char *address)
+static void serve_client(struct bench *bench, leat_link *link, const char *address, size_t room_bytes)
 {
-    struct net_end end = {.bench = bench, .link = link, .served = true, .plain = -1};
+    struct net_end end = {.bench = bench, .link = link, .served = true, .plain = -1, .room_bytes = room_bytes};
     leat_link_info info = LEAT_LINK_INFO_INIT;
     struct net_command command = {0};
     unsigned long runs = 0;
@@ -219,6 +217,7 @@ static void serve_client(struct bench *bench, leat_link *link, const char *addre
 /* Accepts clients. Returns false after an error message. */
 static bool serve_clients(struct bench *bench, leat_listener *listener, const struct serve_options *options)
 {
+    const size_t room_bytes = bench->largest;
     double idle = bench_now();
 
     while (!interrupted) {
@@ -226,7 +225,7 @@ static bool serve_clients(struct bench *bench, leat_listener *listener, const st
         leat_status status = leat_accept(listener, look_ns, &link);
 
         if (status == LEAT_OK) {
-            serve_client(bench, link, options->address);
+            serve_client(bench, link, options->address, room_bytes);
             if (options->once)
                 return true;
             idle = bench_now();

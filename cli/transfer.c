@@ -109,24 +109,28 @@ static bool is_message(struct transfer *transfer, const struct transfer_message 
 }
 
 /* Waits for a ticket of a message, and destroys it. */
-static bool wait_message(struct transfer *transfer, leat_status status, leat_ticket *ticket)
+static leat_status wait_message(leat_status status, leat_ticket *ticket)
 {
     if (status == LEAT_OK)
         status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
-    if (status != LEAT_OK)
-        transfer_complain(transfer, "");
     leat_ticket_destroy(ticket);
-    return status == LEAT_OK;
+    return status;
 }
 
-bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag,
-                           const struct transfer_message *message)
+leat_status transfer_try_message(struct transfer *transfer, enum transfer_tag tag,
+                                 const struct transfer_message *message)
 {
     leat_ticket *ticket = NULL;
     leat_status status =
         leat_send_start(transfer->stream_out, transfer->link, tag, message, sizeof *message, NULL, &ticket);
 
-    return wait_message(transfer, status, ticket);
+    return wait_message(status, ticket);
+}
+
+bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag,
+                           const struct transfer_message *message)
+{
+    return transfer_try_message(transfer, tag, message) == LEAT_OK || transfer_complain(transfer, "");
 }
 
 bool transfer_receive_message(struct transfer *transfer, enum transfer_tag tag, struct transfer_message *message)
@@ -135,7 +139,9 @@ bool transfer_receive_message(struct transfer *transfer, enum transfer_tag tag, 
     leat_status status =
         leat_receive_start(transfer->stream_in, message, transfer->link, tag, sizeof *message, NULL, &ticket);
 
-    return wait_message(transfer, status, ticket) && is_message(transfer, message);
+    if (wait_message(status, ticket) != LEAT_OK)
+        return transfer_complain(transfer, "");
+    return is_message(transfer, message);
 }
 
 bool transfer_early_start(struct transfer *transfer, enum transfer_tag tag)
@@ -151,7 +157,9 @@ bool transfer_early_wait(struct transfer *transfer, struct transfer_message *mes
     leat_ticket *ticket = transfer->early;
 
     transfer->early = NULL;
-    if (!wait_message(transfer, LEAT_OK, ticket) || !is_message(transfer, &transfer->early_message))
+    if (wait_message(LEAT_OK, ticket) != LEAT_OK)
+        return transfer_complain(transfer, "");
+    if (!is_message(transfer, &transfer->early_message))
         return false;
     *message = transfer->early_message;
     return true;

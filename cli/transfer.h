@@ -82,6 +82,8 @@ void transfer_message_begin(struct transfer_message *message, bool ok, const cha
  * or the message is not of this version of the command. */
 bool transfer_send_message(struct transfer *transfer, enum transfer_tag tag,
                            const struct transfer_message *message);
+leat_status transfer_try_message(struct transfer *transfer, enum transfer_tag tag,
+                                 const struct transfer_message *message); /* without an error message */
 bool transfer_receive_message(struct transfer *transfer, enum transfer_tag tag, struct transfer_message *message);
 
 /* Starts to receive the message by which the other end may stop the file, and waits for it. */
