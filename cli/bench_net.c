@@ -331,7 +331,7 @@ static bool connect_link(struct net_state *state)
     return fine;
 }
 
-static bool say_hello(struct net_state *state)
+static bool exchange_hello(struct net_state *state)
 {
     struct net_command command = command_of(NET_HELLO);
     leat_link_info info = LEAT_LINK_INFO_INIT;
@@ -360,7 +360,7 @@ void bench_net_group(struct bench *bench)
 
     bench->peer = NULL;
     bench_resize(bench, largest_size(bench));
-    fine = connect_link(&state) && say_hello(&state);
+    fine = connect_link(&state) && exchange_hello(&state);
     if (fine)
         measure_all(&state);
     else if (bench->error[0])

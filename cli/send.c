@@ -227,7 +227,7 @@ static enum send_result send_file(struct transfer *transfer, const char *path)
 /* ---- the command ---- */
 
 /* Tells the receiver that no file follows, and waits until it knows, because closing the link ends it. */
-static bool say_goodbye(struct transfer *transfer)
+static bool end_transfer(struct transfer *transfer)
 {
     struct transfer_message message;
 
@@ -259,7 +259,7 @@ static int run_send(const struct send_options *options)
     for (size_t i = 0; fine && i < options->count && result == SEND_GO_ON; i++)
         result = send_file(&transfer, options->paths[i]);
     if (fine) {
-        fine = result == SEND_GO_ON && say_goodbye(&transfer);
+        fine = result == SEND_GO_ON && end_transfer(&transfer);
         fine = transfer_report(&transfer) && fine;
     }
     transfer_close(&transfer);

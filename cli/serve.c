@@ -15,10 +15,9 @@
 
 const char cli_serve_help[] =
     "Usage: leat serve ADDRESS [--device NAME] [--key-file FILE] [--once] [--timeout S]\n\n"
-    "Listens at ADDRESS, prints the address with its real port to standard error, and is the other end of leat bench\n"
-    "net --to ADDRESS, for one client after the other, until it is interrupted (Ctrl+C, which ends it with status 0).\n"
-    "Addresses are tcp:HOST:PORT (0.0.0.0 for all interfaces, port 0 for any port), unix:PATH, unix:@NAME and\n"
-    "ucx:HOST:PORT. For the comparison with a plain socket it also listens at a port of the same host, for five\n"
+    "Listens at ADDRESS, prints the address with its real port to standard error, and is the other end of the group\n"
+    "net of leat bench, for one client after the other, until it is interrupted (Ctrl+C, exit status 0). Addresses are\n"
+    "tcp:HOST:PORT (0.0.0.0 for all interfaces, port 0 for any port), unix:PATH, unix:@NAME and ucx:HOST:PORT. For the comparison with a plain socket it also listens at a port of the same host, for five\n"
     "seconds at a time, for the client that has connected.\n\n"
     "Options:\n"
     "  --device NAME    the device whose memory takes part, such as cuda:1; without it the best there is\n"
@@ -84,7 +83,7 @@ static bool send_reply(struct net_end *end, const struct net_reply *reply)
     return net_put(end, NET_TAG_REPLY, reply, sizeof *reply);
 }
 
-static bool say_hello(struct net_end *end, const struct net_command *command)
+static bool answer_hello(struct net_end *end, const struct net_command *command)
 {
     struct bench *bench = end->bench;
     struct host_facts facts;
@@ -156,7 +155,7 @@ static bool do_command(struct net_end *end, const struct net_command *command, c
     }
     switch ((enum net_op)command->op) {
     case NET_HELLO:
-        return say_hello(end, command);
+        return answer_hello(end, command);
     case NET_PLAIN:
         return open_plain(end, address);
     case NET_RUN:
