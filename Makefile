@@ -361,6 +361,7 @@ make asan            the tests with address and undefined behaviour sanitizers
 make tsan            the tests of order and threads with the thread sanitizer
 make fuzz-layout     random bytes as layouts, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make fuzz-model      random bytes as files of tensors, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
+make fuzz-handshake  random bytes as handshakes and addresses of links, by $(CLANG)'s libFuzzer, for FUZZ_SECONDS (60)
 make headers         each public header compiles alone, in C and in C++
 make symbols         libleat.so, libleat-files.so and libleat-net.so export what the headers declare, under the
                      right symbol version, and nothing else

@@ -481,7 +481,8 @@ bool activity_log_cut(struct activity_log *log, const char *range, char error[AC
     for (i = 0; i < log->count; i++) {
         const struct activity *a = &log->list[i];
 
-        if (a->kind == ACTIVITY_RANGE && !strcmp(activity_name(log, a->name), range)) {
+        if (a->kind == ACTIVITY_RANGE && (a->flags & ACTIVITY_FLAG_HOST) &&
+            !strcmp(activity_name(log, a->name), range)) {
             begin = a->host_begin_ns < begin ? a->host_begin_ns : begin;
             end = a->host_end_ns > end ? a->host_end_ns : end;
         }
@@ -501,6 +502,9 @@ bool activity_log_cut(struct activity_log *log, const char *range, char error[AC
             log->list[kept++] = a;
     }
     log->count = kept;
+    /* An activity of which only the work is left has another place in the order. */
+    if (kept)
+        qsort(log->list, kept, sizeof *log->list, compare_activities);
     cut_changes(log, begin, end);
     log->start_ns += begin;
     log->span_ns = end - begin;

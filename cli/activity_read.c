@@ -2,6 +2,7 @@
  * activity_read.c - opens a recorded run and finds the reader for it.
  */
 #include "activity_read.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@ bool activity_input_fail(struct activity_input *input, const char *format, ...)
     va_start(list, format);
     vsnprintf(input->error + used, ACTIVITY_ERROR_MAX - (size_t)used, format, list);
     va_end(list);
+    text_clean(input->error); /* libraries quote the file in their messages */
     return false;
 }
 

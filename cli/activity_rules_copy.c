@@ -54,7 +54,7 @@ static bool follows(const struct activity *a, const struct activity *last, int64
  * one behind the other. */
 static bool is_strided(const struct activity *first, int64_t stride)
 {
-    uint64_t distance = (uint64_t)(stride < 0 ? -stride : stride);
+    uint64_t distance = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride; /* a damaged file may have any */
 
     return stride != 0 && (first->pieces > 1 || distance != first->bytes);
 }

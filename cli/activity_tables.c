@@ -219,12 +219,16 @@ static bool print_advice(const struct activity_report *report)
 /* Prints what may make the figures wrong. */
 static void print_notes(const struct activity_log *log)
 {
+    char detail[ACTIVITY_TEXT_MAX];
+
+    snprintf(detail, sizeof detail, "%s", activity_name(log, log->calls_detail));
+    text_clean(detail);
     if (log->calls_by == ACTIVITY_CALLS_BY_CUPTI)
-        fprintf(table_file(), "CUDA's calls and work: by %s\n", activity_name(log, log->calls_detail));
+        fprintf(table_file(), "CUDA's calls and work: by %s\n", detail);
     if (log->calls_by == ACTIVITY_CALLS_BY_EVENTS)
         fprintf(table_file(),
                 "CUDA's calls and work: by events around the calls that leat sees, and not by CUPTI: %s\n",
-                activity_name(log, log->calls_detail));
+                detail);
     if (log->truncated)
         fputs(
             "The recording was not ended: the program was killed, or still runs. What it had written is shown.\n",

@@ -1,5 +1,6 @@
 /* live_read.c - see live_read.h. */
 #include "live_read.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,18 +16,10 @@ enum { TRIES = 200 }; /* the recorder writes for some microseconds, every 5 ms *
 
 static const char link_text[] = "/memfd:" LEATI_LIVE_NAME " (deleted)";
 
-/* Replaces control characters, which a terminal would obey, also those of two bytes in UTF-8. */
 static void clean(char *text, size_t bytes)
 {
-    unsigned char *at = (unsigned char *)text;
-
     text[bytes - 1] = '\0';
-    for (; *at; at++) {
-        if (*at < 32 || *at == 127)
-            *at = '?';
-        if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
-            at[0] = at[1] = '?';
-    }
+    text_clean(text);
 }
 
 static void clean_all(struct leati_live *live)

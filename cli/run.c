@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 const char cli_run_help[] =
-    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--trace FILE [--cupti LIBRARY]]\n"
+    "Usage: leat run [--report FILE] [--log] [--least BYTES] [--pinned] [--pool] [--trace FILE [--cupti FILE]]\n"
     "                [--] PROGRAM [ARGUMENT]...\n"
     "       leat run --device cpu:N [--] PROGRAM [ARGUMENT]...\n\n"
     "Runs a CUDA program as it is. leat's threads make its longer copies between pageable memory and a GPU, with\n"
@@ -126,24 +126,38 @@ static bool set_or_remove(const char *variable, const char *value)
 /* NVTX calls the library of this variable. If the user has set it, that tool keeps its ranges. */
 #define NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 
+/* Writes the path of a file that an option names, in full, since the program may change its folder. Returns false
+ * after printing an error message. */
+static bool make_absolute(char path[PATH_MAX], const char *option, const char *given)
+{
+    char folder[PATH_MAX];
+    bool as_given = given[0] == '/' || !getcwd(folder, sizeof folder);
+    int length = snprintf(path, PATH_MAX, "%s%s%s", as_given ? "" : folder, as_given ? "" : "/", given);
+
+    if (length >= 0 && length < PATH_MAX)
+        return true;
+    cli_complain("run: %s %s: the name is too long", option, given);
+    return false;
+}
+
 static bool set_trace(const struct run_options *options, const char *library)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
-    bool as_given;
-    int length;
+    char path[PATH_MAX], cupti_path[PATH_MAX];
+    const char *cupti = options->cupti;
 
     if (!options->trace)
         return set_or_remove(RUN_TRACE_VARIABLE, NULL) && set_or_remove(RUN_CUPTI_VARIABLE, NULL);
-    /* The program may change its folder. */
-    as_given = options->trace[0] == '/' || !getcwd(folder, sizeof folder);
-    length = snprintf(path, sizeof path, "%s%s%s", as_given ? "" : folder, as_given ? "" : "/", options->trace);
-    if (length < 0 || (size_t)length >= sizeof path) {
-        cli_complain("run: --trace %s: the name is too long", options->trace);
+    if (!make_absolute(path, "--trace", options->trace))
         return false;
+    /* The loader searches its folders for a name without a slash. */
+    if (cupti && strchr(cupti, '/')) {
+        if (!make_absolute(cupti_path, "--cupti", cupti))
+            return false;
+        cupti = cupti_path;
     }
     if (getenv(NVTX_VARIABLE))
         cli_complain("run: " NVTX_VARIABLE " is set, so the trace has no ranges of NVTX");
-    return setenv(RUN_TRACE_VARIABLE, path, 1) == 0 && set_or_remove(RUN_CUPTI_VARIABLE, options->cupti) &&
+    return setenv(RUN_TRACE_VARIABLE, path, 1) == 0 && set_or_remove(RUN_CUPTI_VARIABLE, cupti) &&
            setenv(NVTX_VARIABLE, library, 0) == 0;
 }
 
@@ -327,6 +341,8 @@ static bool check_trace(const struct run_options *options)
 {
     if (options->trace && !options->trace[0])
         cli_complain("run: --trace needs the name of a file");
+    else if (options->cupti && !options->cupti[0])
+        cli_complain("run: --cupti needs the name of a library, or none");
     else if (options->cupti && !options->trace)
         cli_complain("run: --cupti %s is for --trace, which is missing", options->cupti);
     else if (options->trace && getenv("LEAT_TRACE"))

@@ -118,13 +118,21 @@ static uint32_t get_number(const unsigned char *bytes, int count)
 static bool check_size(const char *path, uint64_t *bytes, char error[SQLITE_ERROR_MAX])
 {
     unsigned char head[100];
-    FILE *file = fopen(path, "re");
     struct stat status;
-    size_t got = file && fstat(fileno(file), &status) == 0 ? fread(head, 1, sizeof head, file) : 0;
+    size_t got = 0;
     uint64_t wanted;
+    FILE *file;
 
-    if (file)
+    /* Opening a pipe could wait for a writer without an end. */
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        snprintf(error, SQLITE_ERROR_MAX, "this is an SQLite file, which must be a regular file and not a pipe");
+        return false;
+    }
+    file = fopen(path, "re");
+    if (file) {
+        got = fstat(fileno(file), &status) == 0 ? fread(head, 1, sizeof head, file) : 0;
         fclose(file);
+    }
     if (got < sizeof head) {
         snprintf(error, SQLITE_ERROR_MAX, "the file ends after %zu bytes, within its header", got);
         return false;

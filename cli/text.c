@@ -76,3 +76,15 @@ const char *text_line(const char *text, const char *key, size_t *length)
     *length = strcspn(at, "\n");
     return at;
 }
+
+void text_clean(char *text)
+{
+    unsigned char *at = (unsigned char *)text;
+
+    for (; *at; at++) {
+        if (*at < 32 || *at == 127)
+            *at = '?';
+        if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+            at[0] = at[1] = '?';
+    }
+}

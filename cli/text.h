@@ -1,5 +1,5 @@
 /*
- * text.h - writes numbers for people, such as "64 KiB", and reads them.
+ * text.h - writes numbers for people, such as "64 KiB", and reads them; removes control characters from texts.
  */
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
@@ -25,5 +25,8 @@ const char *text_line(const char *text, const char *key, size_t *length);
 
 /* Writes a measured figure with about four digits and without an exponent. Returns text. */
 const char *text_figure(char text[TEXT_MAX], double value);
+
+/* Replaces control characters, which a terminal would obey, by "?", also those of two bytes in UTF-8. */
+void text_clean(char *text);
 
 #endif

@@ -251,6 +251,13 @@ static bool print_pools(const struct top_view *view)
         if (pool->id && pool->reserved_bytes && shown++ < POOLS_SHOWN)
             fine = table_add(table, row);
     }
+    if (fine && shown > POOLS_SHOWN) {
+        char name[CELL_MAX];
+        const char *row[5] = {name};
+
+        snprintf(name, sizeof name, "and %d pools", shown - POOLS_SHOWN);
+        fine = table_add(table, row);
+    }
     if (shown) {
         fputc('\n', table_file());
         fine = fine && table_print(table, NULL, TABLE_PLAIN);

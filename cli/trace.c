@@ -9,14 +9,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char cli_trace_help[] =
     "Usage: leat trace [OPTION]... FILE [FILE2]\n\n"
     "Shows where the time of a recorded run went: idle, copy only, compute only, and copy under compute, by device\n"
     "and stream; why the devices were idle; and what to change, with the time that each change would save. With two\n"
     "files it compares the two runs.\n\n"
-    "FILE is what LEAT_TRACE=FILE or leat run wrote, a trace of PyTorch's profiler (JSON, also compressed by gzip),\n"
-    "or an SQLite export of Nsight Systems (nsys); - is standard input. docs/trace.md defines all figures.\n\n"
+    "FILE is what LEAT_TRACE=FILE or leat run --trace wrote, a trace of PyTorch's profiler (JSON, also compressed\n"
+    "by gzip), or an SQLite export of Nsight Systems (nsys); - is standard input, except for SQLite. docs/trace.md\n"
+    "defines all figures.\n\n"
     "Options:\n"
     "  --json           prints the figures as JSON\n"
     "  --html OUT       writes a page for a browser, with a timeline to zoom; it needs no network\n"
@@ -199,16 +201,23 @@ static int show(const struct activity_report *report, const struct options *opti
 /* Writes the timeline while the trace is read. */
 static int show_in_one_pass(const struct options *options)
 {
-    FILE *file = fopen(options->perfetto, "we");
+    const char *path = options->files[0];
     char error[ACTIVITY_ERROR_MAX];
     uint64_t missed = 0;
     bool fine, written;
+    FILE *file;
 
+    /* Opening the output empties it, so a wrong name of the trace is noticed before. */
+    if (strcmp(path, "-") != 0 && access(path, R_OK) != 0) {
+        cli_complain("trace: %s: cannot be opened: %s", path, strerror(errno));
+        return CLI_FAILED;
+    }
+    file = fopen(options->perfetto, "we");
     if (!file) {
         cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
         return CLI_FAILED;
     }
-    fine = activity_perfetto_pass(options->files[0], file, &missed, error);
+    fine = activity_perfetto_pass(path, file, &missed, error);
     written = !ferror(file);
     if (fclose(file) != 0)
         written = false;

@@ -1,14 +1,10 @@
 /*
  * calls.c - replaces calls of the driver that leat only records, where there is no CUPTI: kernels, fills, copies
- * within a device, and waits (traced_names.h). Each makes the program's own call with its own
- * arguments.
+ * within a device, and waits (traced_names.h). Each makes the program's own call with its own arguments.
  */
 #include "wrappers.h"
 
 #include <string.h>
-
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
 
 static cu_stream or_else(cu_stream stream, cu_stream otherwise)
 {

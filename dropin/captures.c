@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
-
 /* Writers come first: a program that allocates all the time must not keep a capture from beginning. */
 #define FRESH_GATE PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t gate = FRESH_GATE;
@@ -195,18 +192,16 @@ static void remove_one(cu_stream stream)
         return code_;                                                                                             \
     }
 
-#define OR_LEGACY (stream ? stream : LEGACY_STREAM)
-#define OR_PER_THREAD (stream ? stream : PER_THREAD_STREAM)
-
-BEGIN(cuStreamBeginCapture, (cu_stream stream), (stream), OR_LEGACY)
-BEGIN(cuStreamBeginCapture_ptsz, (cu_stream stream), (stream), OR_PER_THREAD)
-BEGIN(cuStreamBeginCapture_v2, (cu_stream stream, int mode), (stream, mode), OR_LEGACY)
-BEGIN(cuStreamBeginCapture_v2_ptsz, (cu_stream stream, int mode), (stream, mode), OR_PER_THREAD)
-BEGIN(cuStreamBeginCaptureToGraph, (DROPIN_TO_GRAPH), (stream, graph, dependencies, edges, count, mode), OR_LEGACY)
+BEGIN(cuStreamBeginCapture, (cu_stream stream), (stream), or_legacy(stream))
+BEGIN(cuStreamBeginCapture_ptsz, (cu_stream stream), (stream), or_per_thread(stream))
+BEGIN(cuStreamBeginCapture_v2, (cu_stream stream, int mode), (stream, mode), or_legacy(stream))
+BEGIN(cuStreamBeginCapture_v2_ptsz, (cu_stream stream, int mode), (stream, mode), or_per_thread(stream))
+BEGIN(cuStreamBeginCaptureToGraph, (DROPIN_TO_GRAPH), (stream, graph, dependencies, edges, count, mode),
+      or_legacy(stream))
 BEGIN(cuStreamBeginCaptureToGraph_ptsz, (DROPIN_TO_GRAPH), (stream, graph, dependencies, edges, count, mode),
-      OR_PER_THREAD)
-END(cuStreamEndCapture, OR_LEGACY)
-END(cuStreamEndCapture_ptsz, OR_PER_THREAD)
+      or_per_thread(stream))
+END(cuStreamEndCapture, or_legacy(stream))
+END(cuStreamEndCapture_ptsz, or_per_thread(stream))
 
 /* ---- the end of streams ---- */
 

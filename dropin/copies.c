@@ -9,20 +9,6 @@
 
 #include <string.h>
 
-/* The driver's handles for the default streams, where NULL would mean one of them by the name of the function. */
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
-
-static cu_stream or_legacy(cu_stream stream)
-{
-    return stream ? stream : LEGACY_STREAM;
-}
-
-static cu_stream or_per_thread(cu_stream stream)
-{
-    return stream ? stream : PER_THREAD_STREAM;
-}
-
 static void *pointer(cu_address address)
 {
     return (void *)(uintptr_t)address;

@@ -87,7 +87,7 @@ $(run_test_bin)/client_static: tests/dropin/static.c $(BUILD)/flags
 $(run_test_bin)/traced: tests/dropin/traced.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) $< $(LDFLAGS) -o $@ -ldl
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $< $(LDFLAGS) -o $@ -ldl -pthread
 run_test_cupti := $(run_test_bin)/cupti/libcupti.so.13 $(run_test_bin)/cupti-old/libcupti.so.13
 $(run_test_cupti): tests/dropin/made_cupti.c $(BUILD)/flags
 	$(say) CC $<

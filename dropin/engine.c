@@ -197,11 +197,12 @@ static enum engine_result copy(const struct engine_copy *copy, char *message, si
 
 struct leat_device *engine_enter(int number, void *context)
 {
-    struct slot *slot = &slots[number];
+    struct slot *slot;
     char message[200];
 
     if (number < 0 || number >= ENGINE_DEVICES_MOST)
         return NULL;
+    slot = &slots[number];
     pthread_rwlock_rdlock(&slot->gate);
     if (!slot->device && !slot->refused) {
         pthread_rwlock_unlock(&slot->gate);

@@ -85,8 +85,8 @@ struct engine {
     enum engine_result (*copy)(const struct engine_copy *copy, char *message, size_t message_bytes);
     /* Closes leat's device, and with it its reference to the primary context. The next copy opens it again. */
     void (*close)(int device);
-    /* Maps memory and populates it with several threads. Returns NULL with a
-     * message if that fails, and if the system could then run out of memory. */
+    /* Maps memory and populates it with several threads. Returns NULL with a message if that fails, and if the
+     * system could then run out of memory. */
     void *(*map)(size_t bytes, char *message, size_t message_bytes);
     void (*unmap)(void *memory, size_t bytes);
 

@@ -11,19 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
-#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
-
-static cu_stream or_legacy(cu_stream stream)
-{
-    return stream ? stream : LEGACY_STREAM;
-}
-
-static cu_stream or_per_thread(cu_stream stream)
-{
-    return stream ? stream : PER_THREAD_STREAM;
-}
-
 /* Bounds of all addresses that the pool has returned, for a negative lookup without a lock. Relaxed: a thread that
  * knows an address has seen the bounds with it. */
 static _Atomic cu_address lowest = UINT64_MAX, highest;
@@ -116,27 +103,19 @@ static enum run_outcome may_serve(const struct request *request, cu_context *con
     return dropin_only_observes() ? RUN_OUTCOME_OBSERVED : RUN_OUTCOME_LEAT;
 }
 
-/* One attempt. */
-static enum run_outcome take(const struct engine *made_by, const struct engine_block *wanted, uint64_t *ptr)
+/* One attempt, between dropin_pool_enter() and dropin_pool_leave(). */
+static enum run_outcome take_entered(const struct engine *made_by, const struct engine_block *wanted,
+                                     uint64_t *ptr)
 {
     char message[RUN_MESSAGE_BYTES] = "";
-    int mode = CU_CAPTURE_MODE_RELAXED;
-    enum engine_result result = ENGINE_FAILED;
+    enum engine_result result;
     enum run_outcome outcome;
-    bool capturing;
 
-    if (dropin_driver.capture_mode(&mode) != CU_SUCCESS)
-        return RUN_OUTCOME_OLD_DRIVER;
-    dropin_pool_enter();
-    dropin_inside++;
-    capturing = dropin_is_any_capturing();
-    if (!capturing)
-        result = made_by->pool_alloc(wanted, ptr, message, sizeof message);
-    dropin_inside--;
-    dropin_pool_leave();
-    (void)dropin_driver.capture_mode(&mode);
-    if (capturing)
+    if (dropin_is_any_capturing())
         return RUN_OUTCOME_CAPTURE;
+    if (!made_by->pool_knows(wanted->device, wanted->stream) && !is_plain(wanted->stream))
+        return RUN_OUTCOME_CONTEXT;
+    result = made_by->pool_alloc(wanted, ptr, message, sizeof message);
     switch (result) {
     case ENGINE_DONE:
         return RUN_OUTCOME_LEAT;
@@ -146,6 +125,22 @@ static enum run_outcome take(const struct engine *made_by, const struct engine_b
         outcome = dropin_engine_failed(result, message);
         return outcome == RUN_OUTCOME_FAILED ? RUN_OUTCOME_FAILED_ALLOC : outcome;
     }
+}
+
+static enum run_outcome take(const struct engine *made_by, const struct engine_block *wanted, uint64_t *ptr)
+{
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    enum run_outcome outcome;
+
+    if (dropin_driver.capture_mode(&mode) != CU_SUCCESS)
+        return RUN_OUTCOME_OLD_DRIVER;
+    dropin_pool_enter();
+    dropin_inside++;
+    outcome = take_entered(made_by, wanted, ptr);
+    dropin_inside--;
+    dropin_pool_leave();
+    (void)dropin_driver.capture_mode(&mode);
+    return outcome;
 }
 
 static enum run_outcome serve(const struct request *request, cu_context context, cu_device device)
@@ -160,8 +155,6 @@ static enum run_outcome serve(const struct request *request, cu_context context,
 
     if (!made_by)
         return RUN_OUTCOME_NO_LEAT;
-    if (!made_by->pool_knows(device, request->stream) && !is_plain(request->stream))
-        return RUN_OUTCOME_CONTEXT;
     outcome = take(made_by, &wanted, &ptr);
     if (outcome == RUN_OUTCOME_FULL && dropin_release_idle(device))
         outcome = take(made_by, &wanted, &ptr);
@@ -170,9 +163,11 @@ static enum run_outcome serve(const struct request *request, cu_context context,
     made.ptr = ptr;
     widen(ptr, request->bytes);
     if (!dropin_block_add(&made)) {
+        dropin_pool_enter();
         dropin_inside++;
         (void)made_by->pool_free_now(ptr);
         dropin_inside--;
+        dropin_pool_leave();
         return RUN_OUTCOME_FAILED_ALLOC;
     }
     *request->ptr = ptr;

@@ -3,14 +3,17 @@
  * the files.
  *
  * Two kinds of memory are served, in different ways:
- *   kept.c  cuMemAlloc() and cuMemAllocPitch(). Other processes (cuIpcGetMemHandle), other GPUs
- *           (cuCtxEnablePeerAccess) and network cards may use this memory, each allocation by itself. No part of a
- * larger allocation can promise that. So the memory is the driver's, one allocation for each of the program's;
- * leat keeps it when it is freed, and returns it for the next request of the same size. pool.c  cuMemAllocAsync().
- * The driver promises none of that for its own pool, so the memory is a block of a pool of leat's (leat/pool.h).
- *   blocks.c        the records of both kinds
- *   captures.c      which streams capture, and the end of streams
- *   pool_queries.c  the driver's answers about this memory
+ *
+ * kept.c: cuMemAlloc() and cuMemAllocPitch(). Other processes (cuIpcGetMemHandle), other GPUs
+ * (cuCtxEnablePeerAccess) and network cards may use this memory, each allocation by itself, which no part of a
+ * larger allocation can promise. So the memory is the driver's, one allocation for each of the program's. leat
+ * keeps it when it is freed, and returns it for the next request of the same size.
+ *
+ * pool.c: cuMemAllocAsync(). The driver promises none of that for its own pool, so the memory is a block of a pool
+ * of leat's (leat/pool.h).
+ *
+ * blocks.c has the records of both kinds; captures.c knows which streams capture, and sees the end of streams;
+ * pool_queries.c changes the driver's answers about this memory.
  */
 #ifndef DROPIN_POOL_H
 #define DROPIN_POOL_H

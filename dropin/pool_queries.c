@@ -203,7 +203,8 @@ static bool is_shadowed(cu_pool pool, cu_device *device, struct engine_figures *
     return true;
 }
 
-/* Returns the peak since a reset, which leat's pool does not have: only a higher one than before is known. */
+/* Returns the peak since a reset, as far as leat's pool knows it: once it is higher than the peak before the reset.
+ * Until then, returns what there is now. */
 static uint64_t peak_since(uint64_t peak, uint64_t before, uint64_t now)
 {
     return peak > before ? peak : now;

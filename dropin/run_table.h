@@ -15,7 +15,7 @@
 #define RUN_TABLE_VARIABLE "LEATRUN_TABLE" /* the path of the table */
 #define RUN_MODE_VARIABLE "LEATRUN_MODE"   /* RUN_MODE_LOG: observe only; anything else: serve */
 #define RUN_MODE_LOG "log"
-#define RUN_LEAST_VARIABLE "LEAT_RUN_LEAST" /* bytes of the shortest copy that leat makes; unset: the default */
+#define RUN_LEAST_VARIABLE "LEATRUN_LEAST" /* bytes of the shortest copy that leat makes; unset: the default */
 
 /* Its default. From it on, copies were 1.2 times as fast as the driver's and more after rests of 0 to 100 ms;
  * those of 4 MiB 1.0 times and more, and those of 1 MiB slower (docs/drop-in.md). */

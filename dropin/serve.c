@@ -83,8 +83,8 @@ static const struct engine *load(void)
     return NULL;
 }
 
-/* Takes no lock, because another thread may come here
- * with the loader's lock, from the constructor of a library. Two threads may load the same library. */
+/* Takes no lock, because another thread may come here with the loader's lock, from the constructor of a library.
+ * Two threads may load the same library. */
 const struct engine *dropin_engine(void)
 {
     /* Acquire: makes the loaded library visible. */

@@ -7,6 +7,21 @@
 
 #include "dropin.h"
 
+/* The driver's handles for the default streams. In functions that take a stream NULL means one of them, by the
+ * function's name. */
+#define LEGACY_STREAM ((cu_stream)(uintptr_t)1)
+#define PER_THREAD_STREAM ((cu_stream)(uintptr_t)2)
+
+static inline cu_stream or_legacy(cu_stream stream)
+{
+    return stream ? stream : LEGACY_STREAM;
+}
+
+static inline cu_stream or_per_thread(cu_stream stream)
+{
+    return stream ? stream : PER_THREAD_STREAM;
+}
+
 /* lookup.c */
 DROPIN_EXPORT cu_result cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 DROPIN_EXPORT cu_result cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,

@@ -16,7 +16,7 @@ static bool wrong(struct leatm_json *json, const char *what)
 /* Most tokens have no blanks before them. */
 static inline void skip_blanks(struct leatm_json *json)
 {
-    if (json->at<json->end && * json->at> ' ')
+    if (json->at < json->end && (unsigned char)*json->at > ' ')
         return;
     while (json->at < json->end &&
            (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))

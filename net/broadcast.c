@@ -27,7 +27,7 @@ struct child {
 struct broadcast {
     struct leatn_op *from; /* NULL at the root, whose memory has all bytes */
     uint64_t received;     /* how many bytes are in memory */
-    bool hungry;           /* memory has room for more bytes of from */
+    bool hungry;           /* memory has room for more bytes of from; at the root: move() has not looked at it yet */
     const struct leatn_op *failed; /* whose failure move() has returned */
     unsigned count;
     struct child children[];
@@ -109,8 +109,10 @@ static int broadcast_ready(const void *object)
 
     if (cast->from && cast->hungry && is_ready(cast->from))
         return 1;
+    /* A child that has taken all bytes so far is ready too, but move() could do nothing for it. */
     for (unsigned i = 0; i < cast->count; i++)
-        if ((!cast->from || cast->children[i].sent < cast->children[i].target) && is_ready(cast->children[i].op))
+        if (((!cast->from && cast->hungry) || cast->children[i].sent < cast->children[i].target) &&
+            is_ready(cast->children[i].op))
             return 1;
     return 0;
 }

@@ -247,7 +247,7 @@ void leatn_handshake_was_closed(struct leatn_handshake *shake, int error)
 
     if (shake->step == LEATN_HANDSHAKE_FAILED)
         shake->out_at = shake->out_bytes; /* it failed before, and cannot be told the reason */
-    else if (error)
+    else if (error && error != EPIPE && error != ECONNRESET)
         fail(shake, "the connection broke before %s: %s", awaited(shake), strerror(error));
     else if (shake->connected && shake->step == LEATN_HANDSHAKE_HELLO && !shake->in_bytes)
         fail(

@@ -296,27 +296,32 @@ static void drop_late(leat_listener *listener)
     }
 }
 
-/* Makes room for one more connection by dropping the oldest one whose handshake is not done. Returns false if all
- * of them are done. */
-static bool make_room(leat_listener *listener)
+/* Returns the index of the oldest connection whose handshake is not done, or the number of all. */
+static size_t oldest_open(const leat_listener *listener)
 {
-    if (listener->count < PENDING_MAX)
-        return true;
-    for (size_t i = 0; i < listener->count; i++)
-        if (leatn_handshake_state(&listener->pending[i].shake) != LEAT_OK) {
-            drop(listener, i, "64 later connections came before it had proved that it knows the key");
-            return true;
-        }
-    return false;
+    size_t i = 0;
+
+    while (i < listener->count && leatn_handshake_state(&listener->pending[i].shake) == LEAT_OK)
+        i++;
+    return i;
 }
 
-/* Adds a connection, and takes what has arrived on it already. */
+/* Returns true if there is a place for one more connection, or one whose handshake can be dropped for it. */
+static bool has_room(const leat_listener *listener)
+{
+    return listener->count < PENDING_MAX || oldest_open(listener) < PENDING_MAX;
+}
+
+/* Adds a connection, and takes what has arrived on it already. The listener has room. */
 static void add_pending(leat_listener *listener, int fd)
 {
-    struct pending *one = &listener->pending[listener->count];
+    struct pending *one;
     char why[100];
 
-    listener->count++;
+    if (listener->count == PENDING_MAX)
+        drop(listener, oldest_open(listener),
+             "64 later connections came before it had proved that it knows the key");
+    one = &listener->pending[listener->count++];
     start(&listener->setup, fd, false, &one->connection, &one->shake);
     one->end_ns = leatn_end_ns(listener->setup.setup_timeout_ns);
     if (user_is_allowed(&listener->setup, &one->connection)) {
@@ -341,7 +346,7 @@ static leat_status accept_new(leat_listener *listener)
 {
     int fd;
 
-    for (int i = 0; i < PENDING_MAX && make_room(listener); i++) {
+    for (int i = 0; i < PENDING_MAX && has_room(listener); i++) {
         fd = accept4(listener->listening.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
             add_pending(listener, fd);

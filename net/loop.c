@@ -123,9 +123,14 @@ static void *run(void *argument)
 {
     struct leatn_loop *loop = argument;
 
-    while (!end_without_sources(loop))
-        run_events(loop, run_timers(loop));
-    return NULL;
+    for (;;) {
+        uint64_t due_ns = run_timers(loop);
+
+        /* A timer may have removed the last source, and then nothing would end a wait. */
+        if (end_without_sources(loop))
+            return NULL;
+        run_events(loop, due_ns);
+    }
 }
 
 /* Starts the thread. It gets no signals, so that handlers of the program run on the program's threads. */

@@ -5,6 +5,7 @@
 #   unit/     tests that include private headers: parts of the library, the drivers, every error path
 #   models/   random programs that are checked against a model; public headers only
 #   cli/      shell scripts that call the command as a user does
+#   net/      tests of libleat-net: some with its private headers, some with the public ones only
 #   compat/   tests of the compatibility libraries
 #   dropin/   programs for the CUDA driver, which cli/cli_run*.sh and cli_programs.sh run with and without "leat run"
 #   support/  code that the programs share, libraries to preload, a user's kernels
@@ -22,10 +23,10 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_file_faults test_file_map test_file_wrap test_storage test_model test_model_share test_model_save \
             test_layout test_convert \
             test_layout_lists test_virtual test_fill \
-            test_managed test_stream test_event test_kernel test_native test_bad_input test_threads test_pool \
+            test_managed test_stream test_counter test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
-            test_pool_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
+            test_pool_share test_share test_pool_guard test_pool_races test_pool_scrub test_pool_reports test_struct_size \
             test_trace test_trace_ends)
 # Programs that test copies. They run once more with staged pageable copies on the CPU device.
 staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_copy_exit)
@@ -34,7 +35,7 @@ test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
                test_storage test_model test_model_share test_model_save test_layout test_layout_lists test_convert test_fill \
                test_bad_input \
-               test_stream test_threads test_trace \
+               test_stream test_counter test_threads test_trace \
                test_pool_threads \
                order_model unit_copy_calls)
 # Random graphs of work. They include only the public headers.
@@ -48,11 +49,16 @@ test_walk := $(test_bin)/fault_walk
 unit_src := $(sort $(wildcard $(addprefix tests/unit/,test_*.c unit_*.c fuzz_*.c)))
 test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
 
+# Tests of libleat-net. They take from its archive what they need. The first three test everything up to the moment at
+# which a connection becomes a link, and have a stand-in for links.
+test_net := $(patsubst tests/net/%.c,$(test_bin)/%,$(sort $(wildcard $(addprefix tests/net/,test_*.c fuzz_*.c))))
+test_net_setup := $(addprefix $(test_bin)/,test_listener test_handshake fuzz_handshake)
+
 # A program in C++, for the headers that are C++.
 test_cxx := $(test_bin)/test_memory_resource
 test_api += $(test_cxx)
 
-test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk)
+test_programs := $(test_api) $(test_order) $(test_cpu) $(test_crash) $(test_unit) $(test_walk) $(test_net)
 test_kernels := $(test_bin)/kernels_user.so
 
 # Paths of files that the programs open.
@@ -83,6 +89,7 @@ $(test_cxx): $(test_bin)/%: tests/api/%.cc $(checked_lib) $(BUILD)/flags
 # Which headers the objects of a folder see. In support/, only these three see private ones.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
+test_cflags_net = $(PUBLIC_CFLAGS) -Inet $(net_cflags)
 test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
 test_cflags_support = $(if $(filter held canonical_cases trace_reader,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
 define test_object_rule
@@ -91,7 +98,7 @@ $$(test_bin)/%.o: tests/$(1)/%.c $$(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(test_cflags_$(1)) -Itests/support $$(test_defines) -MMD -MP -c $$< -o $$@
 endef
-$(foreach folder,api unit models support,$(eval $(call test_object_rule,$(folder))))
+$(foreach folder,api unit models net support,$(eval $(call test_object_rule,$(folder))))
 
 # Linked with src/staging and src/base alone, so the link fails if the layer refers to anything above it.
 test_layer := $(test_bin)/unit_staging $(test_bin)/unit_staging_ends
@@ -101,7 +108,13 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(filter-out $(test_layer) $(test_cxx),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
+$(test_net): %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
+	$(say) LINK $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat-net.a $(checked_lib) -lcmocka \
+	    $(net_libs) $(test_libs) $(LIB_LIBS) -o $@
+$(test_net_setup): $(test_bin)/link_stand_in.o
+
+$(filter-out $(test_layer) $(test_cxx) $(test_net),$(test_programs)): %: %.o $(test_objects) $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(checked_lib) -lcmocka $(test_libs) $(LIB_LIBS) \
 	    -o $@
@@ -154,7 +167,8 @@ $(addprefix $(test_bin)/,test_cuda_loader test_hip_loader): $(test_bin)/loaded.o
 $(addprefix $(test_bin)/,test_cuda_fake test_hip_fake): $(test_bin)/fakes.o
 
 # Programs of several files: the fault walk and its scenarios, the two models and what they share.
-walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_copies.o fault_files.o)
+walk_objects := $(addprefix $(test_bin)/,fault_public.o fault_traces.o fault_pools.o fault_shares.o fault_copies.o \
+                fault_files.o)
 $(test_walk): $(walk_objects) $(files_obj)
 model_objects := $(addprefix $(test_bin)/,model.o vector_clocks.o clock_steps.o pool_checks.o pool_steps.o)
 $(test_order): $(test_bin)/model.o
@@ -178,17 +192,6 @@ fuzz_model_wraps := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free 
 $(test_bin)/fuzz_model: test_wraps = $(fuzz_model_wraps)
 $(test_bin)/test_model: test_wraps = -Wl,--wrap=leat_file_read_batch_start
 
-# Links: tests of libleat-net, linked with its objects.
-net_link_tests := $(addprefix $(test_bin)/,test_message test_region)
-$(net_link_tests:%=%.o): $(test_bin)/%.o: tests/net/%.c $(BUILD)/flags
-	$(say) CC $<
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) -Inet -Itests/support $(test_defines) -MMD -MP -c $< -o $@
-$(net_link_tests): %: %.o $(test_objects) $(net_obj) $(checked_lib)
-	$(say) LINK $@
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(checked_lib) -lcmocka $(net_libs) $(LIB_LIBS) -o $@
--include $(net_link_tests:%=%.d)
-
 # Kernels of the tests, built as a user builds kernels.
 $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD)/flags
 	$(say) CC $<
@@ -196,10 +199,11 @@ $(test_kernels): tests/support/kernels_user.c include/leat/device_code.h $(BUILD
 	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared $< -o $@
 
 # Writes traces of any length for cli_trace.sh.
-$(test_bin)/large_trace: tests/unit/large_trace.c tests/unit/large_trace.h $(BUILD)/flags
+$(test_bin)/large_trace: tests/unit/large_trace.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(LDFLAGS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) -o $@
+-include $(test_bin)/large_trace.d
 
 # A program whose allocations cli_record.sh records, and one that cli_top.sh looks at while it runs.
 cli_programs := $(addprefix $(test_bin)/,recorded live)
@@ -258,10 +262,10 @@ check-compat: $(checked_lib)
 # Suites may run at the same time ("make -j"); the programs of one suite run one after the other. suites.sh makes
 # every suite, also when another one fails, and counts the results of all. asan leaves out check-strict, which
 # tests access rights and no bytes.
-check_suites := check-plain check-cli check-compat check-strict check-staged check-unit check-prefetch \
+check_suites := check-plain check-cli check-compat check-net check-strict check-staged check-unit check-prefetch \
                 check-names-hip check-names-cuda check-jitter check-bad-disk check-mapped check-python
-asan_suites := check-plain check-cli check-compat check-staged check-unit check-prefetch check-mapped
-tsan_suites := check-tsan-plain check-tsan-staged check-tsan-compat check-tsan-unit
+asan_suites := check-plain check-cli check-compat check-net check-staged check-unit check-prefetch check-mapped
+tsan_suites := check-tsan-plain check-tsan-staged check-tsan-compat check-tsan-net check-tsan-unit
 # run.sh notes results under the name in TEST_SUITE; suite-X notes that suite X ran to its end.
 check-%: export TEST_SUITE = $@
 suite-%: %
@@ -287,10 +291,10 @@ quick_run = ORDER_MODEL_SECONDS=2 tests/run.sh '$(BUILD)' cpu:0 $(filter-out $(q
 check-quick-api: tests
 	$(Q)$(call quick_run,$(test_api) $(test_order))
 check-quick-unit: tests
-	$(Q)$(call quick_run,$(test_unit))
+	$(Q)$(call quick_run,$(test_unit) $(test_net))
 check-quick-compat: tests compat $(BUILD)/leat
 	$(Q)echo 'note: check-quick leaves out these programs: $(notdir $(quick_slow) $(test_runners)) and the examples'
-	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-unit check-cli check-compat,$(check_suites))'
+	$(Q)echo 'note: check-quick leaves out $(filter-out check-plain check-unit check-cli check-compat check-net,$(check_suites))'
 	$(Q)echo 'note: make check runs all of them'
 	$(Q)LEAT_DEVICE=cpu:0 $(call quick_run,$(compat_tests) $(compat_scripts) $(test_cli))
 
@@ -298,6 +302,9 @@ check-plain: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_walk) $(test_crash) $(test_api) $(test_order)
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
+# Links between processes: only loopback and Unix sockets, and ports that the system chooses.
+check-net: $(test_net)
+	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_net)
 check-cli: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 
@@ -432,6 +439,8 @@ check-tsan-plain: tests
 check-tsan-compat: tests
 	$(Q)$(few_addresses) TEST_TIMEOUT=1800 LEAT_DEVICE=cpu:0 LD_LIBRARY_PATH='$(abspath $(BUILD))' \
 	    tests/run.sh '$(BUILD)' cpu:0 $(compat_tests)
+check-tsan-net: $(test_net)
+	$(Q)TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(test_net)
 check-tsan-unit: tests
 	$(Q)$(few_addresses) TEST_TIMEOUT=1800 tests/run.sh '$(BUILD)' cpu:0 $(addprefix $(test_bin)/,test_pool_threads \
 	    unit_bytes unit_bytes_faults unit_copy_help unit_copy_waits unit_cpu unit_layout unit_layout_calls \
@@ -464,6 +473,17 @@ fuzz-model: $(test_bin)/fuzz_model
 	$(Q)$(fuzz_model_dir)/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
 	    -artifact_prefix=$(fuzz_model_dir)/ $(fuzz_model_dir)/found $(fuzz_model_dir)/seeds
 
+# The handshake of libleat-net and its parser of addresses under libFuzzer, for FUZZ_SECONDS.
+fuzz_handshake_dir := $(BUILD)/fuzz/handshake
+fuzz-handshake: $(checked_lib)
+	$(Q)mkdir -p $(fuzz_handshake_dir)/found
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_handshake.c \
+	    net/address.c net/handshake.c net/net_report.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
+	    -o $(fuzz_handshake_dir)/fuzz_handshake
+	$(Q)$(fuzz_handshake_dir)/fuzz_handshake -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
+	    -artifact_prefix=$(fuzz_handshake_dir)/ $(fuzz_handshake_dir)/found
+
 # The gate puts faults into copies, fills and order. Programs that test other things would only take time, so they
 # are left out.
 not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
@@ -474,6 +494,6 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
-        $(tsan_suites) fuzz-layout fuzz-model gate
+        $(tsan_suites) fuzz-layout fuzz-model fuzz-handshake gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
-         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d trace_reader.d)
+         $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d trace_reader.d link_stand_in.d)

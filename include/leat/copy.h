@@ -126,9 +126,9 @@ typedef struct leat_ticket_info {
     uint64_t arrived_bytes; /* at dst, from its start; after the copy has ended, the rest of dst is undefined */
     uint8_t staged, done, durable; /* 1: the copy has reached this point */
     leat_status status;            /* LEAT_OK so far, or why the copy stopped */
-    const char
-        *protocol; /* the protocol that makes the copy, as leat_copy_explain() names it: "staged", or "staged
-                      and host" for ranges of files to devices and to the host; "" for 0 bytes. Constant text */
+    /* The protocol that makes the copy, as leat_copy_explain() names it: "staged", or "staged and host" for ranges
+     * of files to devices and to the host; "" for 0 bytes. A constant text. */
+    const char *protocol;
 } leat_ticket_info;
 #define LEAT_TICKET_INFO_INIT LEAT_SIZED_INIT_(leat_ticket_info)
 

@@ -34,6 +34,7 @@
 #include <leat/memory.h>
 #include <leat/native.h>
 #include <leat/pool.h>
+#include <leat/share.h>
 #include <leat/status.h>
 #include <leat/storage.h>
 #include <leat/stream.h>

@@ -38,7 +38,8 @@
  * Who may connect. Nothing listens unless a program asks for it. A tcp: or ucx: address needs a key that both ends
  * know; each end proves to the other that it knows the key, and the key is never sent. The bytes themselves are
  * neither encrypted nor authenticated: use such links on networks that you trust, or inside a tunnel
- * (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional.
+ * (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional. A process of
+ * root connects to a process of another user only with a key.
  *
  * Failures. A link fails as a whole: the other process ended, or was silent for idle_timeout_ns; the network
  * failed; a message broke the protocol. Every copy on the link then fails with LEAT_ERROR_LINK, and so does every
@@ -46,7 +47,8 @@
  * leat_stream_synchronize() of its stream, once. No byte outside of a destination is ever written.
  *
  * Threads. Any thread may call, and several may use one link. Close must be the last call on a handle. Handles are
- * pointers that leat does not check, except for NULL (LEAT_ERROR_HANDLE). The first listener or link starts a thread of leat's that watches the sockets; the last one ends it.
+ * pointers that leat does not check, except for NULL (LEAT_ERROR_HANDLE). The first link starts a thread of leat's that
+ * watches the sockets; the last one ends it.
  *
  * Children of fork() must not use links of the parent.
  *
@@ -106,7 +108,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_listener_get_address(leat_listener *lis
 /*
  * Waits for a process that connects and knows the key, for at most timeout_ns nanoseconds (0: only checks;
  * LEAT_FOREVER: no limit). Returns LEAT_NOT_READY if none came. Processes that do not know the key, or do not prove
- * it in time, are dropped and change nothing for the others; at most 64 may try at once.
+ * it in time, are dropped and change nothing for the others; at most 64 may try at once, and a further one takes the
+ * place of the oldest. If some were dropped and none is left, leat_last_error() says why the last of them was.
+ * Connections are made inside this call only: until a program makes it, processes that connect wait.
  * Errors: HANDLE; INVALID (link NULL); LINK (the system's error); HOST_MEMORY, SYSTEM, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, leat_link **link);
@@ -115,7 +119,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_accept(leat_listener *listener, uint64_
 LEAT_API leat_status leat_listener_close(leat_listener *listener);
 
 /*
- * Connects to a listener. Waits at most options->setup_timeout_ns.
+ * Connects to a listener. Waits at most options->setup_timeout_ns; only the lookup of a host's name may take longer.
  * Errors: as leat_listen(); LINK (nobody listens there; the name is not known; the other end is no leat, or of
  * another version; the key is not the same; it took too long).
  */

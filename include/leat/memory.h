@@ -32,6 +32,7 @@
  *     kind, dedicated, exportable, planned    leat_pool_alloc_aligned()
  *     device, from the driver                 leat_alloc_driver()            leat_free() or leat_memory_free()
  *     imported from another process           leat_block_import()            leat_memory_free()
+ *     shared by another process               leat_share_receive()           leat_share_destroy()
  *     pageable                                (malloc, mmap)                 (free, munmap)
  *     pageable, pinned where it is            leat_register()                leat_unregister(), (free, munmap)
  *     the vendor's own, known to leat         leat_pointer_wrap()            leat_pointer_unwrap(), (cudaFree)

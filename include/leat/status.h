@@ -76,7 +76,7 @@ extern "C" {
     X(LEAT_ERROR_CANCELLED, -20, "the copy was cancelled")                                         \
     X(LEAT_ERROR_DEADLINE, -21, "the copy's deadline passed")                                      \
     X(LEAT_ERROR_FILE, -22, "the file cannot be opened, read or written as asked")                 \
-    X(LEAT_ERROR_LINK, -23, "the connection to another process failed")
+    X(LEAT_ERROR_LINK, -23, "the link to the other process failed")
 // clang-format on
 
 typedef enum leat_status {

@@ -116,6 +116,64 @@ LEAT_NODISCARD LEAT_API leat_status leat_event_query(leat_event *event);
  */
 LEAT_NODISCARD LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_event *end, double *milliseconds);
 
+#ifndef LEAT_NO_EXPERIMENTAL /* may still change: see leat/version.h */
+
+/* ---- counters in memory ---------------------------------------------------------------------------------- */
+
+/*
+ * A counter is a 32-bit number in memory that both streams and the host can reach. A stream writes it, or waits for
+ * it, in stream order and without a call of the host. The other side of a wait may be a stream of any device of
+ * the driver, this process's host, or another process that maps the same memory. leat/share.h uses counters to
+ * hand memory over between processes.
+ *
+ *     leat_memory_alloc(dev, LEAT_KIND_PINNED, 4, &counter);       // or leat_register() of shared memory
+ *     atomic_store((_Atomic uint32_t *)counter, 0);
+ *     leat_stream_wait_u32(stream, counter, 1);                    // later work waits
+ *     leat_launch(stream, ...);
+ *     leat_stream_write_u32(stream, counter, 2);                   // stored when the kernel is complete
+ *     ...
+ *     atomic_store((_Atomic uint32_t *)counter, 1);                // the host lets the stream continue
+ *
+ * Memory. The counter lies in pinned or registered memory of the stream's driver, or in device memory of the
+ * stream's device, at an address that is a multiple of 4. It must live until the stream has passed the call.
+ *
+ * Who makes the value come. A wait ends only when somebody writes the counter. leat cannot know who that will be,
+ * and cannot end the wait: leat_stream_synchronize(), leat_device_synchronize() and leat_device_close() wait for
+ * ever if nobody does. Submit the write before the wait where both are in one process. Reasons are that a GPU may
+ * run several streams through one hardware queue, where a wait also holds up work that was submitted after it, and
+ * that some driver calls (free, unregister, load a module) wait for all work of the device.
+ *
+ * What leat knows. leat does not know the order that counters make. So pools never use it to pass memory from one
+ * stream to another, and guard mode stops checking the order of a stream that has waited for a counter. Where
+ * memory passes between streams of one process, use events instead: they cannot hang, and pools learn from them.
+ * A pool that is full may make a stream wait for work of another stream. If that other stream waits for a counter
+ * that only the first one would write, both wait for ever: such programs need a pool without
+ * LEAT_POOL_REUSE_METHOD_WAITING, or allocate before they wait.
+ */
+
+/*
+ * Stores value in the counter at ptr when all work submitted to stream so far is complete. A host thread or
+ * another process that reads value with an acquire load also sees what this work wrote to host memory.
+ * Errors: HANDLE; POINTER (ptr NULL, pageable memory, or memory that was freed); RANGE (less than 4 bytes); INVALID
+ * (ptr is not a multiple of 4; device memory of another device); UNSUPPORTED (managed memory; the driver has no
+ * such operation: CUDA before 11.7, GPUs and HIP libraries without hipDeviceAttributeCanUseStreamWaitValue);
+ * NOT_PERMITTED (inside a host function; memory that devices may only read); HOST_MEMORY, DEVICE_LOST, DRIVER.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_stream_write_u32(leat_stream *stream, void *ptr, uint32_t value);
+
+/*
+ * Makes work that is submitted to stream from now on wait until the counter at ptr has reached value, that is
+ * (int32_t)(*ptr - value) >= 0. So a counter may wrap around, but must stay within 2^31 of the value. Later work
+ * sees what the writer wrote before it wrote the counter (on the host: a release store). HIP compares the numbers
+ * as unsigned: there a counter starts at 0 and cannot wrap around, and a value of 2^31 or more is refused. AMD
+ * documents waits only for memory of hipMallocSignalMemory; leat has not been run on AMD hardware yet. On the CPU
+ * device the stream's thread looks at the counter again and again, first at once and later about every 0.5 ms.
+ * Errors: as leat_stream_write_u32(); UNSUPPORTED (HIP: value is 2^31 or more).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_stream_wait_u32(leat_stream *stream, const void *ptr, uint32_t value);
+
+#endif /* LEAT_NO_EXPERIMENTAL */
+
 #ifdef __cplusplus
 }
 #endif

@@ -40,6 +40,8 @@ enum { LEATI_FAST_POOLS = 8, LEATI_PREFETCH_STREAMS_MAX = 16 };
 /* Hooks by which the core calls the pool layer, set when the first pool of a device is created. */
 struct leati_pool_hooks {
     void (*stream_ends)(struct leat_stream *stream); /* called before the driver's stream_destroy */
+    /* Called before the last close waits for the device's work: ends waits for other processes. */
+    void (*device_ends)(struct leat_device *device);
     leat_status (*device_closes)(struct leat_device *device);
 };
 

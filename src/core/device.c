@@ -390,6 +390,8 @@ static leat_status close_last(struct leat_device *device)
     leati_handle_retire(&leati_device_handles, device);
     hooks = atomic_load_explicit(&device->pool_hooks, memory_order_acquire);
     copies = atomic_load_explicit(&device->copy_hooks, memory_order_acquire);
+    if (hooks)
+        hooks->device_ends(device);
     if (copies)
         copies->device_ends(device);
     status = driver->ops->device_synchronize(driver, device->native);

@@ -362,6 +362,23 @@ leat_status leat_physical_get_info(leat_physical *physical, leat_physical_info *
     return LEAT_OK;
 }
 
+leat_status leati_export(leat_device *device, uint64_t native, leat_access access, int *fd)
+{
+    const struct leati_driver_ops *ops = device->driver->ops;
+
+    if (access == LEAT_ACCESS_READ && ops->vm_export_read)
+        return ops->vm_export_read(device->driver, device->native, native, fd);
+    return ops->vm_export(device->driver, device->native, native, fd);
+}
+
+leat_status leati_physical_export(leat_physical *physical, leat_access access, int *fd)
+{
+    if (!physical->exportable)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "the memory was created without LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
+    return leati_export(physical->device, physical->native, access, fd);
+}
+
 leat_status leat_physical_export(leat_physical *physical, int *fd)
 {
     struct leat_device *device;
@@ -372,39 +389,50 @@ leat_status leat_physical_export(leat_physical *physical, int *fd)
     LEATI_TRY(check_physical("leat_physical_export", physical));
     LEATI_TRY(leati_check_not_null("leat_physical_export", "fd", fd));
     device = physical->device;
-    if (!physical->exportable)
-        return leati_fail(LEAT_ERROR_INVALID, "leat_physical_export: the memory was created without LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
-    status = device->driver->ops->vm_export(device->driver, device->native, physical->native, &exported);
+    status = leati_physical_export(physical, LEAT_ACCESS_READ_WRITE, &exported);
     if (status != LEAT_OK)
         return leati_fail_in(status, "leat_physical_export of %zu bytes of %s", physical->bytes, device->name);
     *fd = exported;
     return LEAT_OK;
 }
 
-leat_status leat_physical_import(leat_device *device, int fd, size_t bytes, leat_physical **physical)
+leat_status leati_physical_import(leat_device *device, int fd, size_t bytes, leat_access access,
+                                  leat_physical **physical)
 {
-    struct leat_physical *made;
+    const struct leati_driver_ops *ops = device->driver->ops;
+    struct leat_physical *made = leati_handle_new(&physical_handles);
     leat_status status;
     size_t unit_bytes;
 
-    LEATI_TRY(leati_check_permitted("leat_physical_import"));
-    LEATI_TRY(leati_check_device("leat_physical_import", device));
-    LEATI_TRY(leati_check_not_null("leat_physical_import", "physical", physical));
-    made = leati_handle_new(&physical_handles);
     if (!made)
-        return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_physical_import: no memory for the handle");
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the handle");
     made->device = device;
     made->bytes = bytes;
     made->exportable = made->imported = true;
     status = check_bytes(device, bytes, &unit_bytes);
-    if (status == LEAT_OK)
-        status = device->driver->ops->vm_import(device->driver, device->native, fd, bytes, &made->native);
+    if (status == LEAT_OK && access == LEAT_ACCESS_READ && ops->vm_import_read)
+        status = ops->vm_import_read(device->driver, device->native, fd, bytes, &made->native);
+    else if (status == LEAT_OK)
+        status = ops->vm_import(device->driver, device->native, fd, bytes, &made->native);
     if (status != LEAT_OK) {
         leati_handle_free(&physical_handles, made);
-        return leati_fail_in(status, "leat_physical_import of %zu bytes on %s", bytes, device->name);
+        return status;
     }
     publish(made, physical);
     return LEAT_OK;
+}
+
+leat_status leat_physical_import(leat_device *device, int fd, size_t bytes, leat_physical **physical)
+{
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_physical_import"));
+    LEATI_TRY(leati_check_device("leat_physical_import", device));
+    LEATI_TRY(leati_check_not_null("leat_physical_import", "physical", physical));
+    status = leati_physical_import(device, fd, bytes, LEAT_ACCESS_READ_WRITE, physical);
+    return status == LEAT_OK ? status
+                             : leati_fail_in(status, "leat_physical_import of %zu bytes on %s", bytes,
+                                             device->name);
 }
 
 /* ---- mappings ---- */
@@ -582,6 +610,36 @@ leat_status leat_physical_retain(const void *ptr, leat_physical **physical)
     }
     leati_unlock(&turn);
     return status == LEAT_OK ? LEAT_OK : leati_fail_in(status, "leat_physical_retain of what is at %p", ptr);
+}
+
+static leat_access widest(const struct mapping *mapping);
+
+leat_status leati_physical_at(const void *ptr, struct leati_mapped *mapped)
+{
+    struct leati_reservation *reservation = NULL;
+    const struct leati_range *range = NULL;
+    leat_status status;
+
+    leati_lock(&turn);
+    status = find_reservation(ptr, 1, &reservation);
+    if (status == LEAT_OK) {
+        range = mapping_at(reservation, ptr);
+        if (!range || range->base != (uintptr_t)ptr)
+            status = leati_fail(LEAT_ERROR_POINTER, "%p is not the start of a mapping", ptr);
+    }
+    if (status == LEAT_OK) {
+        const struct mapping *mapping = range->value;
+
+        mapped->physical = mapping->physical;
+        mapped->device = mapping->physical->device;
+        mapped->bytes = range->bytes;
+        mapped->physical_bytes = mapping->physical->bytes;
+        mapped->access = widest(mapping);
+        if (!mapping->physical->holds++)
+            leati_handle_publish(mapping->physical);
+    }
+    leati_unlock(&turn);
+    return status;
 }
 
 /* ---- access ---- */

@@ -1,6 +1,6 @@
 /*
- * virtual.h - for the rest of the core: looks up mappings in reserved addresses (virtual.c), and releases them
- * when a device closes.
+ * virtual.h - for the rest of leat: looks up mappings in reserved addresses (virtual.c), exports and imports physical
+ * memory, and releases what belongs to a device that closes.
  */
 #ifndef LEATI_VIRTUAL_H
 #define LEATI_VIRTUAL_H
@@ -16,5 +16,27 @@ leat_status leati_virtual_find(const struct leati_memory *reserved, const void *
 /* Releases what belongs to device: reservations, mappings of its memory in reservations of other devices, and
  * physical memory. Continues after a failure and returns the first failure. */
 leat_status leati_virtual_close(struct leat_device *device);
+
+/* Exports memory of the driver's handle with the narrowest rights for access (READ or READ_WRITE) that the driver
+ * has. */
+leat_status leati_export(struct leat_device *device, uint64_t native, leat_access access, int *fd);
+
+/* Implement leat_physical_export() and leat_physical_import(), for leat/share.h too. The messages do not name the
+ * call. The handle must be live. */
+leat_status leati_physical_export(leat_physical *physical, leat_access access, int *fd);
+leat_status leati_physical_import(struct leat_device *device, int fd, size_t bytes, leat_access access,
+                                  leat_physical **physical);
+
+/* The physical memory of a mapping. */
+struct leati_mapped {
+    leat_physical *physical;
+    struct leat_device *device; /* the device that has the memory */
+    size_t bytes;               /* size of the mapping */
+    size_t physical_bytes;
+    leat_access access; /* the widest access that any device has */
+};
+
+/* Finds the mapping that starts at ptr and adds a reference to its memory, as leat_physical_retain() does. */
+leat_status leati_physical_at(const void *ptr, struct leati_mapped *mapped);
 
 #endif

@@ -54,7 +54,8 @@ struct leati_pointer_info {
 
 /* A stream memory operation on a flag that a stream and the host share. */
 struct leati_mem_op {
-    _Atomic uint32_t *flag; /* in memory from this driver's host_alloc or host_register */
+    _Atomic uint32_t *flag; /* in memory from this driver's host_alloc, or, for leat/stream.h, at a device pointer
+                               of such memory, of host_register memory, or of memory of the stream's device */
     uint32_t value;
     bool wait; /* true: wait until the flag has reached value; false: write value */
 };
@@ -221,6 +222,13 @@ struct leati_driver_ops {
      * creates a handle from such a descriptor; bytes is the size with which the memory was created. */
     leat_status (*vm_export)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
     leat_status (*vm_import)(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+
+    /* Like vm_export and vm_import, for a descriptor whose receiver can never write the memory. After
+     * vm_export_read the memory cannot be exported for writing any more. A driver has both or none. Optional:
+     * without them descriptors always carry full rights, and the core uses vm_export and vm_import. */
+    leat_status (*vm_export_read)(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+    leat_status (*vm_import_read)(struct leati_driver *driver, void *device, int fd, size_t bytes,
+                                  uint64_t *handle);
 
     /* ---- copies ------------------------------------------------------------------------------ */
 

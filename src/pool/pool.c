@@ -6,6 +6,8 @@
 #include "base/options.h"
 #include "base/sized.h"
 #include "base/strbuf.h"
+#include "core/virtual.h"
+#include "pool/share.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -184,7 +186,14 @@ static void hook_stream_ends(struct leat_stream *stream);
 static leat_status hook_device_closes(struct leat_device *device);
 
 static const struct leati_pool_hooks hooks = {.stream_ends = hook_stream_ends,
+                                              .device_ends = leati_shares_abandon,
                                               .device_closes = hook_device_closes};
+
+void leati_pool_set_hooks(struct leat_device *device)
+{
+    /* Release: a thread that sees the hooks also sees what made this call necessary. */
+    atomic_store_explicit(&device->pool_hooks, &hooks, memory_order_release);
+}
 
 /* Checks the caller's options and copies them. Fields that the caller's version of the struct lacks become 0. */
 static leat_status read_options(const char *what, leat_device *device, const leat_pool_options *given,
@@ -606,7 +615,7 @@ static void record_lost(const struct leat_pool *pool)
 
 static leat_status hook_device_closes(struct leat_device *device)
 {
-    leat_status first = LEAT_OK, status;
+    leat_status first = leati_shares_close(device), status;
     struct leat_pool *pool;
 
     while ((pool = any_pool_of(device))) {
@@ -792,35 +801,46 @@ leat_status leat_budget_query(leat_budget *budget, uint64_t *limit_bytes, uint64
 
 /* ---- exporting and importing blocks ---- */
 
-leat_status leat_block_export(void *ptr, int *fd, size_t *bytes)
+leat_status leati_block_export(void *ptr, leat_access access, struct leati_exported *exported)
 {
     struct leati_physical *physical;
     struct leati_block *block;
     struct leat_pool *pool;
     leat_status status;
-    int exported = -1;
+
+    block = leati_block_find(ptr, &pool);
+    if (!pool || !block || leati_user_base(block) != (uintptr_t)ptr || leati_state(block) != LEATI_BLOCK_LIVE)
+        return leati_fail(LEAT_ERROR_POINTER, "%p is not the start of a live block of a pool", ptr);
+    if (!pool->exportable)
+        return leati_fail(LEAT_ERROR_POINTER, "%p is a block of %s, which was not made with exportable", ptr,
+                          pool->name);
+    leati_lock(&pool->lock);
+    physical = leati_pages_physical(pool, leati_base(block));
+    status = leati_export(pool->device, physical->handle, access, &exported->fd);
+    leati_count(&pool->figures.driver_calls, 1);
+    leati_unlock(&pool->lock);
+    if (status != LEAT_OK)
+        return leati_fail_in(status, "%p on %s", ptr, pool->device->name);
+    exported->pool = pool;
+    exported->bytes = leati_bytes(block);
+    exported->requested_bytes = leati_requested(block);
+    leati_assert(leati_base(block) == (uintptr_t)ptr);
+    return LEAT_OK;
+}
+
+leat_status leat_block_export(void *ptr, int *fd, size_t *bytes)
+{
+    struct leati_exported exported;
+    leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_block_export"));
     LEATI_TRY(leati_check_not_null("leat_block_export", "fd", fd));
     LEATI_TRY(leati_check_not_null("leat_block_export", "bytes", bytes));
-    block = leati_block_find(ptr, &pool);
-    if (!pool || !block || leati_user_base(block) != (uintptr_t)ptr || leati_state(block) != LEATI_BLOCK_LIVE)
-        return leati_fail(LEAT_ERROR_POINTER, "leat_block_export: %p is not the start of a live block of a pool",
-                          ptr);
-    if (!pool->exportable)
-        return leati_fail(LEAT_ERROR_POINTER,
-                          "leat_block_export: %p is a block of %s, which was not made with exportable", ptr,
-                          pool->name);
-    leati_lock(&pool->lock);
-    physical = leati_pages_physical(pool, leati_base(block));
-    status = pool->device->driver->ops->vm_export(pool->device->driver, pool->device->native, physical->handle,
-                                                  &exported);
-    leati_count(&pool->figures.driver_calls, 1);
-    leati_unlock(&pool->lock);
+    status = leati_block_export(ptr, LEAT_ACCESS_READ_WRITE, &exported);
     if (status != LEAT_OK)
-        return leati_fail_in(status, "leat_block_export of %p on %s", ptr, pool->device->name);
-    *fd = exported;
-    *bytes = leati_bytes(block);
+        return leati_fail_in(status, "leat_block_export");
+    *fd = exported.fd;
+    *bytes = exported.bytes;
     return LEAT_OK;
 }
 

@@ -30,6 +30,7 @@
 #include "core/core.h"
 
 #include <leat/pool.h>
+#include <leat/virtual.h>
 
 enum {
     LEATI_MAGAZINES = 16,       /* maximum number of magazines of a stream cache, shared by all threads */
@@ -724,5 +725,19 @@ void leati_guard_holders(struct leat_pool *pool, struct leati_strbuf *text) LEAT
 
 /* Prints the live blocks to standard error, grouped by tag and call stack, when a pool ends. */
 void leati_guard_leaks(struct leat_pool *pool);
+
+/* An exported block. */
+struct leati_exported {
+    int fd;
+    struct leat_pool *pool;
+    size_t bytes; /* of its pages */
+    size_t requested_bytes;
+};
+
+/* Exports the block that starts at ptr, with the narrowest rights for access that the driver has. */
+leat_status leati_block_export(void *ptr, leat_access access, struct leati_exported *exported);
+
+/* Makes the core call the pool layer when the device closes, also if it has no pool. */
+void leati_pool_set_hooks(struct leat_device *device);
 
 #endif

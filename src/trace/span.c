@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FOREIGN_THREADS = 1024 };
+enum { FOREIGN_THREADS = 1024, ENDED_THREADS = 256 };
 
 _Atomic uint32_t leati_trace_number;
 static _Atomic bool wants_times; /* relaxed: a switch; the number above says which trace an operation belongs to */
@@ -37,6 +37,12 @@ static struct {
     uint32_t system_id, id;
 } foreign_threads[FOREIGN_THREADS] LEATI_GUARDED_BY(lock);
 static unsigned foreign_thread_count LEATI_GUARDED_BY(lock);
+/* The latest threads of this trace that have ended, since another recorder may tell of their calls later. An id of
+ * 0 is an empty place. */
+static struct {
+    uint32_t system_id, id;
+} ended_threads[ENDED_THREADS] LEATI_GUARDED_BY(lock);
+static unsigned ended_thread_count LEATI_GUARDED_BY(lock); /* that were ever added */
 
 /* ---- rings ---- */
 
@@ -67,6 +73,31 @@ static uint32_t take_foreign_thread(uint32_t system_id, uint32_t *in_trace) LEAT
     return 0;
 }
 
+static void remember_ended_thread(const struct leati_thread_ring *over) LEATI_REQUIRES(lock)
+{
+    unsigned at = ended_thread_count++ % ENDED_THREADS;
+
+    ended_threads[at].system_id = over->system_id;
+    ended_threads[at].id = over->id;
+}
+
+/* Returns the id of a thread that has ended; 0: it is not known. */
+static uint32_t find_ended_thread(uint32_t system_id) LEATI_REQUIRES(lock)
+{
+    for (unsigned i = 0; i < ENDED_THREADS; i++)
+        if (ended_threads[i].id && ended_threads[i].system_id == system_id)
+            return ended_threads[i].id;
+    return 0;
+}
+
+/* The system has given the number of a thread to another one. */
+static void forget_ended_thread(uint32_t system_id) LEATI_REQUIRES(lock)
+{
+    for (unsigned i = 0; i < ENDED_THREADS; i++)
+        if (ended_threads[i].system_id == system_id)
+            ended_threads[i].id = 0;
+}
+
 /* Makes the ring of this thread; NULL if there is no memory, and then the operation is not recorded. */
 static struct leati_thread_ring *make_ring(void)
 {
@@ -83,6 +114,7 @@ static struct leati_thread_ring *make_ring(void)
     made->system_id = (uint32_t)syscall(SYS_gettid);
     (void)pthread_getname_np(pthread_self(), made->name, sizeof made->name);
     leati_lock(&lock);
+    forget_ended_thread(made->system_id);
     made->id = take_foreign_thread(made->system_id, &made->defined);
     if (!made->id)
         made->id = ++last_ring;
@@ -151,9 +183,8 @@ struct leati_thread_ring *leati_rings_find(uint32_t system_id)
     struct leati_thread_ring *found;
 
     leati_lock(&lock);
-    for (found = rings; found; found = found->next)
-        if (found->system_id == system_id && !atomic_load_explicit(&found->ended, memory_order_relaxed))
-            break;
+    for (found = rings; found && found->system_id != system_id; found = found->next)
+        continue;
     leati_unlock(&lock);
     return found;
 }
@@ -166,13 +197,15 @@ uint32_t leati_rings_foreign_thread(uint32_t system_id, bool *is_new)
     leati_lock(&lock);
     for (i = 0; i < foreign_thread_count && foreign_threads[i].system_id != system_id; i++)
         continue;
-    *is_new = i == foreign_thread_count && i < FOREIGN_THREADS;
+    if (i == foreign_thread_count)
+        id = find_ended_thread(system_id);
+    *is_new = !id && i == foreign_thread_count && i < FOREIGN_THREADS;
     if (*is_new) {
         foreign_threads[i].system_id = system_id;
         foreign_threads[i].id = ++last_ring;
         foreign_thread_count++;
     }
-    if (i < FOREIGN_THREADS)
+    if (!id && i < FOREIGN_THREADS)
         id = foreign_threads[i].id;
     leati_unlock(&lock);
     return id;
@@ -189,12 +222,15 @@ static bool is_over(const struct leati_thread_ring *other)
 uint64_t leati_rings_remove(void)
 {
     struct leati_thread_ring **place, *over;
+    uint32_t number = atomic_load_explicit(&leati_trace_number, memory_order_relaxed);
     uint64_t lost = 0;
 
     leati_lock(&lock);
     for (place = &rings; (over = *place);) {
         if (is_over(over)) {
             lost += atomic_load_explicit(&over->lost, memory_order_relaxed) - over->lost_before;
+            if (number && over->defined == number)
+                remember_ended_thread(over);
             *place = over->next;
             free(over);
         } else {
@@ -210,6 +246,7 @@ void leati_rings_trace(uint32_t number, bool device_times)
     leati_lock(&lock);
     if (number) {
         foreign_thread_count = 0;
+        memset(ended_threads, 0, sizeof ended_threads);
         atomic_store_explicit(&wants_times, device_times, memory_order_relaxed);
     }
     leati_lanes_trace(number);
@@ -224,6 +261,7 @@ void leati_rings_fork(void) LEATI_NO_THREAD_SAFETY
     leati_lock_init(&lock);
     leati_lanes_fork();
     foreign_thread_count = 0;
+    memset(ended_threads, 0, sizeof ended_threads);
     atomic_store_explicit(&leati_trace_number, 0, memory_order_relaxed);
     for (; rings; rings = next) {
         next = rings->next;

@@ -67,11 +67,11 @@ void leati_rings_trace(uint32_t number, bool device_times);
 
 /* ---- foreign operations (foreign.h); call under the recorder's lock ---- */
 
-/* Returns the ring of a thread that has not ended, or NULL. */
+/* Returns the ring of a thread, of several with this number the latest, or NULL. */
 struct leati_thread_ring *leati_rings_find(uint32_t system_id);
 
-/* Returns the id of a thread that has no ring. *is_new receives whether the file must define it. A ring that this
- * thread gets later takes over the id. Returns 0 if there are too many such threads. */
+/* Returns the id of a thread that has no ring, or none any more. *is_new receives whether the file must define it.
+ * A ring that this thread gets later takes over the id. Returns 0 if there are too many such threads. */
 uint32_t leati_rings_foreign_thread(uint32_t system_id, bool *is_new);
 
 /* In recorder.c: a ring is half full; a thread that has a ring has ended. */

@@ -119,10 +119,11 @@ enum leati_trace_kind {
     LEATI_TRACE_LAYOUT = 4,        /* a copy that changes the layout */
     LEATI_TRACE_HOST_FUNCTION = 5, /* device times: while the function ran */
     LEATI_TRACE_EVENT_RECORD = 6,  /* lane: the stream in which the event is recorded */
-    LEATI_TRACE_EVENT_WAIT =
-        7, /* the stream lane waits for the event; value: id of its EVENT_RECORD, 0: unknown */
-    LEATI_TRACE_SYNCHRONIZE = 8,  /* the host waits. lane: for that stream, or for the device; value: for an event,
-                                     id  of its EVENT_RECORD; for a ticket, id of the copy; else 0 */
+    /* The stream lane waits for the event; value: id of its EVENT_RECORD, 0: unknown. */
+    LEATI_TRACE_EVENT_WAIT = 7,
+    /* The host waits. lane: for that stream, or for the device; value: for an event, id of its EVENT_RECORD; for a
+     * ticket, id of the copy; else 0. */
+    LEATI_TRACE_SYNCHRONIZE = 8,
     LEATI_TRACE_ALLOC = 9,        /* kinds: destination; value: address; pieces: string of the tag, 0: none */
     LEATI_TRACE_FREE = 10,        /* kinds: destination; value: address, 0: of a trim; bytes may be 0: unknown */
     LEATI_TRACE_PIN = 11,         /* registers host memory; value: address */
@@ -202,9 +203,10 @@ struct leati_trace_clock {
 
 /* How calls of CUDA that the program made without leat are recorded. */
 enum leati_trace_source_by {
-    LEATI_TRACE_BY_CUPTI = 1, /* NVIDIA's library tells of calls and of all work; foreign operations */
-    LEATI_TRACE_BY_EVENTS =
-        2 /* leat records events around the calls that it sees; operations as of leat's calls */
+    /* NVIDIA's library tells of calls and of all work: foreign operations. */
+    LEATI_TRACE_BY_CUPTI = 1,
+    /* leat records events around the calls that it sees: operations as of leat's own calls. */
+    LEATI_TRACE_BY_EVENTS = 2
 };
 
 struct leati_trace_source {

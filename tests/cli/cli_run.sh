@@ -46,6 +46,11 @@ usage 'there is no option --nothing' run --nothing true
 usage 'needs a value' run --report
 run 1 run --report "$work/none/there" true && says 'none/there: No such file'
 
+# leat in the program must not take what the command passes on for options of its own.
+env -i PATH="$PATH" "$leat" run --least 1M --pinned --pool --log --trace "$work/t" --cupti none --report "$work/report" env \
+    >"$work/out" 2>"$work/err" || fail 'env does not run'
+grep -q '^LEAT_' "$work/out" && fail 'the command sets a variable whose name begins as those of options'
+
 # A signal to the command reaches the program, which ends by it; the report comes all the same.
 "$leat" run --least 1M --report "$work/report" sh -c 'trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done' \
     >"$work/out" 2>"$work/err" &

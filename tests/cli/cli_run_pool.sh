@@ -37,6 +37,7 @@ for driver in fake names; do
         pooled $driver $way order
         has '^cuMemAllocAsync  *16 .* leat$'
         pooled $driver $way threads
+        pooled $driver $way streams
     done
     pooled $driver dlsym live
     has '^cuMemFree  *100 .* leat$'

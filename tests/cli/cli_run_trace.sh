@@ -62,9 +62,18 @@ run 0 trace "$work/t" && grep -q "^CUDA's calls and work: by CUPTI 130001, /" "$
 run 0 trace --json --range 'by attributes' "$work/t" && grep -q '"kernels": 5' "$work/out" || fail 'the range is not cut out'
 run 1 trace --range nothing "$work/t" && says "it has no range 'nothing'"
 
+# The thread of a copy by leat has ended when CUPTI tells of the calls in it.
+record 0 fake cupti -- "$traced" thread
+[ "$(cat "$work/out")" = 'bytes: right' ] || fail "$asked: other output"
+figures "$work/t" '"by": "CUPTI"' '"copies": 6' '"copy_bytes": 8401408' '"kernels": 5'
+
 # The library is found by its name, by its path, and in a process that has it loaded.
 record 0 fake none --cupti "$clients/cupti/libcupti.so.13" -- "$traced" step
 has 'trace by CUPTI 130001, '
+# By a relative path, also if the program starts in another folder.
+cupti=$(cd "$clients" && cd cupti && pwd)/libcupti.so.13
+(cd / && record 0 fake none --cupti ".$cupti" -- sh -c 'cd /tmp && exec "$0" step' "$traced" && has 'trace by CUPTI 130001, '
+    [ "$failures" -eq 0 ]) || fail 'a relative path of CUPTI'
 
 # ---- CUPTI cannot record: events, and the reason ----------------------------------------------------------------------
 
@@ -153,6 +162,7 @@ record 0 fake cupti --trace "$work/none/t" -- "$traced" step
 has 'no trace: leat_trace_start: '
 usage 'is for --trace, which is missing' run --cupti none true
 usage 'needs the name of a file' run --trace '' true
+usage 'needs the name of a library' run --trace "$work/t" --cupti '' true
 usage '--pool and --trace' run --device cpu:0 --trace "$work/t" true
 LEAT_TRACE=$work/other usage 'LEAT_TRACE is set' run --trace "$work/t" true
 export LEAT_TRACE && unset LEAT_TRACE

@@ -166,7 +166,11 @@ if command -v python3 >/dev/null; then
     kill "$pid"
     # All ones, but for what the reader checks, and an escape sequence in each text.
     hostile "$bytes" 'os.pwrite(fd, b"\xff\x1b[2J" * (size // 5), 0); os.pwrite(fd, head + struct.pack("<QQ", 2, os.getpid()), 0)'
-    run 0 top --once --interval 0.05 "$pid" && { grep -q "$(printf '\033')" "$work/out" && fail 'an escape sequence comes through'; }
+    if run 0 top --once --interval 0.05 "$pid"; then
+        grep -q "$(printf '\033')" "$work/out" && fail 'an escape sequence comes through'
+        # It has 64 streams and 64 pools.
+        grep -q '^and 48 streams' "$work/out" && grep -q '^and 48 pools' "$work/out" || fail 'the rest is not counted'
+    fi
     run 0 top --once --json --interval 0.05 "$pid"
     run 0 top
     kill "$pid"

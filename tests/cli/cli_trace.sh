@@ -60,6 +60,10 @@ fi
 cp "$nsys" "$work/name with ?immutable=0&x#%41"
 run 0 trace "$work/name with ?immutable=0&x#%41"
 run 1 trace - <"$nsys" && says 'not from standard input'
+mkfifo "$work/pipe"
+cat "$nsys" >"$work/pipe" &
+run 1 trace "$work/pipe" && says 'a regular file and not a pipe'
+wait
 gzip -c "$nsys" >"$work/nsys.gz"
 run 1 trace "$work/nsys.gz" && says 'not compressed'
 # sql FILE STATEMENTS: changes a copy of the export.
@@ -219,6 +223,9 @@ usage '--one-pass goes with --perfetto' trace --one-pass "$kineto"
 usage 'takes no --range' trace --one-pass --perfetto "$work/x" --range step "$kineto"
 usage '--one-pass goes with --perfetto' trace --one-pass --json --perfetto "$work/x" "$kineto"
 run 1 trace --one-pass --perfetto "$work/x" "$kineto" && says 'traces of leat'
+echo kept >"$work/x"
+run 1 trace --one-pass --perfetto "$work/x" "$work/none.trace" && says 'cannot be opened'
+[ "$(cat "$work/x")" = kept ] || fail 'a trace that is not there empties the output'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"
 usage 'is no number of GB/s' trace --rate fast "$kineto"
 usage 'there is no option --jason' trace --jason "$kineto"

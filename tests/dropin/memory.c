@@ -759,7 +759,31 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void threads(void)
+/* Half of the threads begin and end streams all the time, while the others allocate in theirs. */
+static void *use_streams(void *argument)
+{
+    static atomic_uint number;
+    bool ends = atomic_fetch_add(&number, 1) % 2, *right = argument;
+    handle_t streams[8];
+    result_t codes = 0;
+    address_t ptr = 0;
+
+    cuda.push(context);
+    for (int n = 0; n < 8; n++)
+        codes |= cuda.stream_create(&streams[n], 1);
+    for (int i = 0; i < 2000; i++) {
+        handle_t *stream = &streams[i % 8];
+
+        codes |= cuda.alloc_async(&ptr, 4096, *stream);
+        codes |= cuda.drop_async(ptr, *stream);
+        if (ends)
+            codes |= cuda.stream_destroy(*stream) | cuda.stream_create(stream, 1);
+    }
+    *right = !codes;
+    return NULL;
+}
+
+static void run_threads(void *(*run)(void *right))
 {
     enum { COUNT = 6 };
     pthread_t made[COUNT];
@@ -768,13 +792,23 @@ static void threads(void)
     start();
     for (int i = 0; i < COUNT; i++) {
         right[i] = true;
-        pthread_create(&made[i], NULL, work, &right[i]);
+        pthread_create(&made[i], NULL, run, &right[i]);
     }
     for (int i = 0; i < COUNT; i++) {
         pthread_join(made[i], NULL);
         printf("thread %d: %d\n", i, right[i]);
     }
     printf("synchronize %d\n", cuda.synchronize());
+}
+
+static void threads(void)
+{
+    run_threads(work);
+}
+
+static void streams(void)
+{
+    run_threads(use_streams);
 }
 
 static address_t left, left_async;
@@ -915,9 +949,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } scenes[] = {{"forms", forms},       {"live", live},       {"order", orders},       {"capture", capture},
-                  {"contexts", contexts}, {"pools", pools},     {"shared", shared},      {"full", full},
-                  {"fails", fails},       {"threads", threads}, {"processes", processes}};
+    } scenes[] = {{"forms", forms},       {"live", live},       {"order", orders},    {"capture", capture},
+                  {"contexts", contexts}, {"pools", pools},     {"shared", shared},   {"full", full},
+                  {"fails", fails},       {"threads", threads}, {"streams", streams}, {"processes", processes}};
     const char *way = argc > 1 ? argv[1] : "", *scene = argc > 2 ? argv[2] : "";
 
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);

@@ -3,10 +3,13 @@
  * contains nothing about leat. If the made CUPTI (made_cupti.c) is loaded, the program tells it what it does.
  *
  * traced SCENE: "step" makes ranges of NVTX, copies, kernels, fills and waits; "kill" makes them and then ends by
- * SIGKILL, "exec" starts itself as "step" behind them; "tool" takes CUPTI before it uses CUDA.
+ * SIGKILL, "exec" starts itself as "step" behind them; "tool" takes CUPTI before it uses CUDA; "thread" makes the
+ * long copy on a thread that has ended when CUPTI tells of its calls.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,11 +177,43 @@ static void tell(const char *call, int kind, const char *kernel, uint64_t begin,
         made.work(kind, kernel, correlation, end + i * 1000, end + i * 1000 + 1000, bytes, 13);
 }
 
-static void step(void)
+/* A copy that is long enough for leat, on any thread. */
+struct long_copy {
+    handle context; /* to make current first; NULL: it is */
+    address dst;
+    const void *src;
+    uint64_t begin, end;
+    uint32_t thread;
+};
+
+static void *copy_in(void *argument)
+{
+    struct long_copy *copy = argument;
+
+    if (copy->context)
+        check(cuda.current(copy->context), "current");
+    copy->thread = (uint32_t)syscall(SYS_gettid);
+    copy->begin = now();
+    check(cuda.in(copy->dst, copy->src, 4 * MIB), "in");
+    copy->end = now();
+    return NULL;
+}
+
+static void copy_in_on_thread(struct long_copy *copy)
+{
+    pthread_t thread;
+
+    check(pthread_create(&thread, NULL, copy_in, copy), "pthread_create");
+    pthread_join(thread, NULL);
+    usleep(50000); /* the recorder looks every 10 ms, and then forgets the thread */
+}
+
+static void step(bool on_thread)
 {
     struct attributes named = {.version = 3, .size = sizeof named, .message_type = 1, .message = "by attributes"};
     handle context, stream, module, kernel;
     char *memory = malloc(4 * MIB), *back = malloc(4 * MIB);
+    struct long_copy copy = {.src = memory};
     address device, other;
     uint64_t begin;
 
@@ -219,21 +254,26 @@ static void step(void)
         tell("cuCtxSynchronize", 0, NULL, begin, 0, 0);
     }
     /* Long enough for leat: CUPTI tells of the calls in it too. */
-    begin = now();
-    check(cuda.in(device, memory, 4 * MIB), "in");
+    copy.dst = device;
+    copy.context = on_thread ? context : NULL;
+    if (on_thread)
+        copy_in_on_thread(&copy);
+    else
+        (void)copy_in(&copy);
     if (made.call) {
-        uint64_t middle = begin + (now() - begin) / 2;
+        uint64_t middle = copy.begin + (copy.end - copy.begin) / 2;
 
         correlation++;
-        made.call(1, "cuMemcpyHtoDAsync", correlation, middle, middle + 1, (uint32_t)syscall(SYS_gettid));
+        made.call(1, "cuMemcpyHtoDAsync", correlation, middle, middle + 1, copy.thread);
         made.work(1, NULL, correlation, middle, middle + 1000, 4 * MIB, 7);
         /* With a program of the runtime it tells only of the outer call, and that the work is its own. */
         correlation++;
-        made.call(2, "cudaMemcpy_", correlation, begin, now(), (uint32_t)syscall(SYS_gettid));
+        made.call(2, "cudaMemcpy_", correlation, copy.begin, copy.end, copy.thread);
         made.work(1, NULL, correlation, middle, middle + 1000, 4 * MIB, 7);
         /* A time that cannot be, and work whose call is not known. */
         made.work(10, "lost", 0, 0, 0, 0, 13);
-        made.work(22, NULL, 0, now(), now() + 100, 512, 13);
+        begin = now();
+        made.work(22, NULL, 0, begin, begin + 100, 512, 13);
     }
     check(cuda.out(back, device, 4 * MIB), "out");
     printf("bytes: %s\n", memcmp(memory, back, 4 * MIB) ? "wrong" : "right");
@@ -299,7 +339,7 @@ int main(int argc, char **argv)
         else
             wait(NULL);
     }
-    step();
+    step(!strcmp(scene, "thread"));
     if (!strcmp(scene, "kill") || !strcmp(scene, "exec"))
         usleep(500000); /* longer than the recorder waits between its writes */
     if (!strcmp(scene, "kill"))

@@ -262,12 +262,12 @@ static inline unsigned count_descriptors(void)
     return count;
 }
 
-/* Waits until as many descriptors are open as before: the thread of links closes them after leat_link_close(). */
+/* Waits until no more descriptors are open than before: the thread of links closes them after leat_link_close(). */
 static inline void expect_descriptors(unsigned before)
 {
-    for (unsigned i = 0; i < 30000 && count_descriptors() != before; i++)
+    for (unsigned i = 0; i < 30000 && count_descriptors() > before; i++)
         test_sleep_us(1000);
-    assert_int_equal(count_descriptors(), before);
+    assert_true(count_descriptors() <= before);
 }
 
 #endif

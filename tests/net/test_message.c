@@ -204,7 +204,7 @@ static void test_cancel_before(void **state)
     OK(leat_ticket_cancel(sent));
     ENDS_WITH(sent, LEAT_ERROR_CANCELLED);
     ENDS_WITH(receive_start(room->second, dst.at, ends.two, 9, MIB), LEAT_ERROR_LINK);
-    expect_failure(room->second, LEAT_ERROR_LINK, "has stopped its send");
+    expect_failure(room->second, LEAT_ERROR_LINK, "has stopped the copy");
     expect_alive(room, &ends);
 
     /* A cancelled receive that no send has met leaves nothing behind. */

@@ -134,6 +134,13 @@ void pool_scenario(struct world *w);
  * because a close that fails to wait frees them nevertheless. */
 void lazy_pool_scenario(struct world *w);
 
+/* ---- fault_shares.c ---- */
+
+void share_scenario(struct world *w);
+
+/* Leaves the shares, and streams that wait for the other side, to the close of the device. */
+void lazy_share_scenario(struct world *w);
+
 /* ---- fault_copies.c ---- */
 
 void copy_scenario(struct world *w);

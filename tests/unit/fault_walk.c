@@ -163,7 +163,7 @@ static void walk(const char *name, void (*scenario)(struct world *))
     } while (
         run_once(scenario, LEATI_FAULT_FAIL,
                  scenario == lazy_scenario || scenario == lazy_pool_scenario || scenario == lazy_copy_scenario ||
-                     scenario == lazy_file_scenario));
+                     scenario == lazy_file_scenario || scenario == lazy_share_scenario));
     printf("fault_walk: %s: each of %llu driver calls was made to fail\n", name, (unsigned long long)now.n - 1);
     fflush(stdout);
 }
@@ -387,6 +387,8 @@ int main(int argc, char **argv)
     walk("everything, left to the close", lazy_scenario);
     walk("virtual memory", table_scenario);
     walk("virtual memory, public", virtual_scenario);
+    walk("shares", share_scenario);
+    walk("shares, left to the close", lazy_share_scenario);
     if (device_info.managed_memory)
         walk("managed memory", managed_scenario);
     walk_delays("everything, given back", public_scenario, 7);

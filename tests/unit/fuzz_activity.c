@@ -151,6 +151,8 @@ int main(int argc, char **argv)
         MUST(log || round > 2);
         if (log)
             use(log, nothing);
+        if (log && activity_log_cut(log, "step", error))
+            use(log, nothing);
         if (round % 3 == 1)
             use_in_one_pass(&file, nothing);
         read += log != NULL;

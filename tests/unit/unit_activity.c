@@ -306,6 +306,59 @@ static void ranges_enclose_calls(void **state)
     activity_log_destroy(log);
 }
 
+/* Cut to a range, work whose call was before the range comes where the work begins. A range without times of the
+ * host, which only a damaged file has, does not count. */
+static void a_cut_log_is_in_order(void **state)
+{
+    struct activity_log *log = activity_log_create();
+    uint32_t device = activity_log_device(log, 0, "gpu:0"), stream = activity_log_stream(log, device, 0);
+    uint32_t thread = activity_log_thread(log, 1), step = activity_log_name(log, "step");
+    const struct activity list[] = {{.kind = ACTIVITY_KERNEL,
+                                     .flags = ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE,
+                                     .host_begin_ns = 10,
+                                     .host_end_ns = 20,
+                                     .device_begin_ns = 180,
+                                     .device_end_ns = 190,
+                                     .stream = stream,
+                                     .thread = thread,
+                                     .name = ACTIVITY_NONE},
+                                    {.kind = ACTIVITY_RANGE,
+                                     .flags = ACTIVITY_FLAG_HOST,
+                                     .host_begin_ns = 100,
+                                     .host_end_ns = 200,
+                                     .stream = ACTIVITY_NONE,
+                                     .thread = thread,
+                                     .name = step},
+                                    {.kind = ACTIVITY_RANGE,
+                                     .flags = ACTIVITY_FLAG_DEVICE,
+                                     .host_end_ns = 9000,
+                                     .device_begin_ns = 120,
+                                     .device_end_ns = 130,
+                                     .stream = stream,
+                                     .thread = thread,
+                                     .name = step},
+                                    {.kind = ACTIVITY_OTHER,
+                                     .flags = ACTIVITY_FLAG_HOST,
+                                     .host_begin_ns = 150,
+                                     .host_end_ns = 160,
+                                     .stream = ACTIVITY_NONE,
+                                     .thread = thread,
+                                     .name = ACTIVITY_NONE}};
+    char error[ACTIVITY_ERROR_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        assert_true(activity_log_add(log, &list[i]));
+    assert_true(activity_log_finish(log, error));
+    assert_true(activity_log_cut(log, "step", error));
+    assert_int_equal(log->span_ns, 100);
+    assert_int_equal(log->count, 4);
+    for (size_t i = 1; i < log->count; i++)
+        assert_true(activity_begin_ns(&log->list[i - 1]) <= activity_begin_ns(&log->list[i]));
+    assert_int_equal(log->list[3].kind, ACTIVITY_KERNEL);
+    activity_log_destroy(log);
+}
+
 static void times_that_run_backwards_are_moments(void **state)
 {
     struct activity_log *log = activity_log_create();
@@ -329,11 +382,9 @@ static void times_that_run_backwards_are_moments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_equal_a_reference),
-        cmocka_unit_test(no_intervals_are_idle),
-        cmocka_unit_test(runs_equal_a_reference),
-        cmocka_unit_test(ranges_enclose_calls),
-        cmocka_unit_test(times_that_run_backwards_are_moments),
+        cmocka_unit_test(parts_equal_a_reference), cmocka_unit_test(no_intervals_are_idle),
+        cmocka_unit_test(runs_equal_a_reference),  cmocka_unit_test(ranges_enclose_calls),
+        cmocka_unit_test(a_cut_log_is_in_order),   cmocka_unit_test(times_that_run_backwards_are_moments),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -423,6 +423,7 @@ static void wrong_files_are_refused(void **state)
     refuse_text("[{\"ph\": \"X\", \"cat\": \"kernel\"}]", "no activity with a time");
     refuse_text("[{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": -1, \"dur\": 1e300}]", "no activity with a time");
     refuse_text("[{\"ph\": ]", "is damaged");
+    refuse_text("[{\"ph\": \033[2J\302\233}]", "near '?'"); /* no escape sequence may come through */
     assert_null(activity_read("/nonexistent/trace", error));
     assert_non_null(strstr(error, "cannot be opened"));
 

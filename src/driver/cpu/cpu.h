@@ -169,6 +169,8 @@ leat_status cpu_vm_set_rights(struct leati_driver *driver, void *device, void *p
 leat_status cpu_vm_unmap(struct leati_driver *driver, void *device, void *ptr, size_t bytes);
 leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
 leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
+leat_status cpu_vm_export_read(struct leati_driver *driver, void *device, uint64_t handle, int *fd);
+leat_status cpu_vm_import_read(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle);
 
 /* Finds the mapping at an address of reserved virtual memory. Returns false if nothing is mapped there. */
 bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, size_t *bytes);

@@ -26,7 +26,8 @@ struct cpu_handle {
     size_t bytes;
     size_t charged_bytes;
     unsigned maps;
-    bool own_file; /* true: no other handle uses fd */
+    bool own_file;  /* true: no other handle uses fd */
+    bool read_only; /* true: fd is sealed against further writable mappings; under virtual_lock */
     bool released;
 };
 
@@ -85,10 +86,18 @@ static leat_status size_file(int fd, uint64_t bytes)
 
 /* Seals of exported files: a process that imports one can write to it, but cannot change its size (which would
  * crash every process that accesses the removed pages), and cannot remove the seals. */
-#define EXPORT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define EXPORT_SEALS (SIZE_SEALS | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
-/* Creates a file that only this handle uses, so that it can be exported. */
+static leat_status add_seals(int fd, int seals)
+{
+    if (!fcntl(fd, F_ADD_SEALS, seals))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_SYSTEM, "fcntl: a memory file could not be sealed: %s", strerror(errno));
+}
+
+/* Creates a file that only this handle uses, so that it can be exported. The export adds the last seals. */
 static leat_status place_in_own_file(struct cpu_handle *made)
 {
     leat_status status;
@@ -96,8 +105,8 @@ static leat_status place_in_own_file(struct cpu_handle *made)
     LEATI_TRY(new_file(MFD_ALLOW_SEALING, &made->fd));
     made->own_file = true;
     status = size_file(made->fd, made->bytes);
-    if (status == LEAT_OK && fcntl(made->fd, F_ADD_SEALS, EXPORT_SEALS))
-        status = leati_fail(LEAT_ERROR_SYSTEM, "fcntl: a memory file could not be sealed: %s", strerror(errno));
+    if (status == LEAT_OK)
+        status = add_seals(made->fd, SIZE_SEALS);
     if (status != LEAT_OK)
         close(made->fd);
     return status;
@@ -274,14 +283,34 @@ bool cpu_vm_find(struct cpu_device *device, const void *ptr, uintptr_t *base, si
     return map != NULL;
 }
 
-leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t number, int *fd)
+/* Adds the seals that the export needs. Call under virtual_lock. */
+static leat_status seal_for_export(struct cpu_handle *handle, bool read_only)
+{
+    int seals = fcntl(handle->fd, F_GET_SEALS), wanted = EXPORT_SEALS | (read_only ? F_SEAL_FUTURE_WRITE : 0);
+
+    if (seals >= 0 && (seals & F_SEAL_SEAL) && read_only != handle->read_only)
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "the memory was exported %s before, so it cannot be exported %s any more",
+            handle->read_only ? "for reading only" : "for writing", read_only ? "for reading only" : "for writing");
+    if (seals < 0 || (seals & wanted) != wanted)
+        LEATI_TRY(add_seals(handle->fd, wanted));
+    handle->read_only = read_only;
+    return LEAT_OK;
+}
+
+static leat_status export_as(struct cpu_device *device, uint64_t number, bool read_only, int *fd)
 {
     struct cpu_handle *handle = (struct cpu_handle *)(uintptr_t)number;
+    leat_status status;
     int copy;
 
-    (void)driver, (void)device;
     if (!handle->own_file)
         return leati_fail(LEAT_ERROR_INVALID, "the memory was not created to be exported");
+    leati_lock(&device->virtual_lock);
+    status = seal_for_export(handle, read_only);
+    leati_unlock(&device->virtual_lock);
+    LEATI_TRY(status);
     copy = fcntl(handle->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
         return leati_fail(LEAT_ERROR_SYSTEM, "dup: %s", strerror(errno));
@@ -289,10 +318,24 @@ leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t nu
     return LEAT_OK;
 }
 
-/* Accepts only files that cpu_vm_export() can have made, that is, memory files with its seals: any other file
+leat_status cpu_vm_export(struct leati_driver *driver, void *device, uint64_t number, int *fd)
+{
+    (void)driver;
+    return export_as(device, number, false, fd);
+}
+
+/* The seal F_SEAL_FUTURE_WRITE is on the file itself. So the receiver cannot get rid of it, for example by opening
+ * the file again through /proc. The exporter's own mapping stays writable. */
+leat_status cpu_vm_export_read(struct leati_driver *driver, void *device, uint64_t number, int *fd)
+{
+    (void)driver;
+    return export_as(device, number, true, fd);
+}
+
+/* Accepts only files that an export can have made, that is, memory files with its seals: any other file
  * could be truncated while it is mapped, and writes would change the file. Refuses memory files of huge pages
  * (which are not on tmpfs), because they can lose pages in spite of the seals. */
-static leat_status check_import(int fd, size_t bytes)
+static leat_status check_import(int fd, size_t bytes, int write_seals)
 {
     int flags = fcntl(fd, F_GETFL), seals = fcntl(fd, F_GET_SEALS);
     struct statfs system;
@@ -300,7 +343,7 @@ static leat_status check_import(int fd, size_t bytes)
 
     if (flags < 0)
         return leati_fail(LEAT_ERROR_INVALID, "file descriptor %d is not exported memory: it is not open", fd);
-    if (seals < 0 || (seals & EXPORT_SEALS) != EXPORT_SEALS || (seals & WRITE_SEALS) ||
+    if (seals < 0 || (seals & EXPORT_SEALS) != EXPORT_SEALS || (seals & WRITE_SEALS) != write_seals ||
         (flags & O_ACCMODE) != O_RDWR || fstatfs(fd, &system) || system.f_type != TMPFS_MAGIC)
         return leati_fail(
             LEAT_ERROR_INVALID,
@@ -314,13 +357,12 @@ static leat_status check_import(int fd, size_t bytes)
     return LEAT_OK;
 }
 
-leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
+static leat_status import_as(int fd, size_t bytes, bool read_only, uint64_t *handle)
 {
     struct cpu_handle *made;
     int copy;
 
-    (void)driver, (void)device;
-    LEATI_TRY(check_import(fd, bytes));
+    LEATI_TRY(check_import(fd, bytes, read_only ? F_SEAL_FUTURE_WRITE : 0));
     made = calloc(1, sizeof *made);
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the CPU device's records");
@@ -330,7 +372,19 @@ leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, siz
         return leati_fail(LEAT_ERROR_SYSTEM, "dup: %s", strerror(errno));
     }
     /* Imported memory is not charged here, because the device that created it has charged it. */
-    *made = (struct cpu_handle){.fd = copy, .bytes = bytes, .own_file = true};
+    *made = (struct cpu_handle){.fd = copy, .bytes = bytes, .own_file = true, .read_only = read_only};
     *handle = (uintptr_t)made;
     return LEAT_OK;
+}
+
+leat_status cpu_vm_import(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
+{
+    (void)driver, (void)device;
+    return import_as(fd, bytes, false, handle);
+}
+
+leat_status cpu_vm_import_read(struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle)
+{
+    (void)driver, (void)device;
+    return import_as(fd, bytes, true, handle);
 }

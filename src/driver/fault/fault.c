@@ -56,6 +56,8 @@
     X(vm_unmap)                                                                                                   \
     X(vm_export)                                                                                                  \
     X(vm_import)                                                                                                  \
+    X(vm_export_read)                                                                                             \
+    X(vm_import_read)                                                                                             \
     X(copy)                                                                                                       \
     X(copy_3d)                                                                                                    \
     X(fill)                                                                                                       \
@@ -319,6 +321,10 @@ WRAP(vm_set_rights, SAME, (struct leati_driver *driver, void *device, void *ptr,
 WRAP(vm_export, SAME, (struct leati_driver *driver, void *device, uint64_t handle, int *fd),
      (inner, device, handle, fd))
 WRAP(vm_import, MAKE, (struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle),
+     (inner, device, fd, bytes, handle))
+WRAP(vm_export_read, SAME, (struct leati_driver *driver, void *device, uint64_t handle, int *fd),
+     (inner, device, handle, fd))
+WRAP(vm_import_read, MAKE, (struct leati_driver *driver, void *device, int fd, size_t bytes, uint64_t *handle),
      (inner, device, fd, bytes, handle))
 
 WRAP(stream_adopt, MAKE, (struct leati_driver *driver, void *device, void *native, void **stream),

@@ -34,7 +34,8 @@ static leat_status check_native(const struct gpu_device *device, hi_stream *nati
 }
 
 /* HIP compares flags as unsigned numbers, but driver.h requires a comparison of their signed distance. Both have
- * the same result for values up to 2^31, and leat's copies only wait for flags that start at 0 for each copy. */
+ * the same result for values below 2^31 and flags that start at 0. leat's copies only wait for such flags, and
+ * leat_stream_wait_u32() requires them on HIP. */
 leat_status leati_hip_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *ops,
                                      unsigned count)
 {
@@ -44,6 +45,11 @@ leat_status leati_hip_stream_mem_ops(struct leati_driver *driver, void *stream, 
     if (!self->device->mem_ops)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "%s: this GPU or its HIP library does not have it",
                           leati_hip_names.stream_wait_value);
+    for (unsigned i = 0; i < count; i++)
+        if (ops[i].wait && ops[i].value > INT32_MAX)
+            return leati_fail(LEAT_ERROR_UNSUPPORTED,
+                              "%s: HIP compares counters as unsigned numbers, so a stream cannot wait for %u: the largest value is %d",
+                              leati_hip_names.stream_wait_value, ops[i].value, INT32_MAX);
     for (unsigned i = 0; i < count; i++) {
         void *flag = (void *)(uintptr_t)ops[i].flag;
 
