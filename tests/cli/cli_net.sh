@@ -237,6 +237,30 @@ fi
 run 1 serve "unix:@$name" --device "$device" --timeout 0.2 && tells err 'no client has come for 0.2 s'
 run 1 receive "unix:@$name" --timeout 0.2 && tells err 'nobody has connected in 0.2 s'
 
+# ---- the programs of docs/links.md ----------------------------------------------------------------------------
+
+build=$(dirname "$leat")
+mkdir "$work/programs"
+awk -v to="$work/programs" '
+    /^<!-- ci: .* -->$/ { file = to "/" $3 }
+    /^```$/ { inside = 0; file = "" }
+    inside { print >file }
+    /^```c$/ && file != "" { inside = 1 }' ../../docs/links.md
+for program in listen connect; do
+    # shellcheck disable=SC2086
+    ${CC:-cc} -std=c11 -Wall -Wextra -Werror $LEAT_TEST_CFLAGS -I../../include "$work/programs/$program.c" \
+        -o "$work/$program" -L"$build" -Wl,-rpath,"$build" -lleat-net -lleat -pthread >"$work/out" 2>"$work/err" ||
+        fail "$program.c does not compile"
+done
+if [ -x "$work/listen" ] && [ -x "$work/connect" ]; then
+    LEAT_DEVICE=$device "$work/listen" "unix:@$name" >"$work/peer.out" 2>"$work/peer.err" &
+    peer=$!
+    waits_for listening peer.out
+    LEAT_DEVICE=$device "$work/connect" "unix:@$name" >"$work/out" 2>"$work/err" || fail 'connect.c fails'
+    ends 0
+    grep -q '^the first weight is 42$' "$work/peer.out" || fail 'listen.c receives something else'
+fi
+
 # ---- what is refused ------------------------------------------------------------------------------------------
 
 usage 'where to, and which files?' send "unix:@$name"
