@@ -204,11 +204,11 @@ static void test_unexpose(void **state)
             OK(leat_unexpose(scene.region));
             scene.region = NULL;
         }
-        expect_guards(scene.server, &memory);
         status = end_of(ticket);
         assert_true(status == LEAT_OK || status == LEAT_ERROR_LINK || status == LEAT_ERROR_NOT_FOUND);
         take_failures(room->stream);
         take_failures(room->second);
+        expect_guards(room->stream, &memory);
         if (again && scene.ends.two) {
             OK(leat_expose(scene.server, scene.ends.two, "weights", scene.memory.at, REGION_BYTES,
                            LEAT_ACCESS_READ_WRITE, &scene.region));
