@@ -52,7 +52,7 @@ static bool spawn_server(struct bench *bench, const char *address, const char *k
     const char *const words[] = {"leat",     "serve",          address,      "--once", "--timeout", SERVER_TIMEOUT,
                                  "--device", bench->info.name, "--key-file", key_path, NULL};
     posix_spawn_file_actions_t actions;
-    int ends[2];
+    int ends[2], error;
 
     if (pipe2(ends, O_CLOEXEC) != 0) {
         snprintf(bench->error, sizeof bench->error, "pipe: %s", strerror(errno));
@@ -62,15 +62,15 @@ static bool spawn_server(struct bench *bench, const char *address, const char *k
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     /* The cast removes const, which the declaration of posix_spawn() lacks. */
-    errno =
+    error =
         posix_spawn(&server->process, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     server->messages = ends[0];
-    if (errno == 0)
+    if (error == 0)
         return true;
     server->process = 0;
-    snprintf(bench->error, sizeof bench->error, "a second leat cannot be started: %s", strerror(errno));
+    snprintf(bench->error, sizeof bench->error, "a second leat cannot be started: %s", strerror(error));
     return false;
 }
 
