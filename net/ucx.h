@@ -8,15 +8,15 @@
  *
  *     leatn_ucx_worker_create(on_change, link, &worker);                   // also loads UCX, for the first worker
  *     address = leatn_ucx_worker_address(worker, &bytes);                  // to the other end
- *     leatn_ucx_connect(worker, peer_address, peer_bytes);                 // when the address of the peer is there
+ *     leatn_ucx_connect(worker, peer_address, peer_bytes, is_first);       // then until leatn_ucx_is_connected()
  *     leatn_ucx_receive(worker, &request, memory, NULL, 1 << 20, id);
  *     ...                                                                  // until leatn_ucx_state() is not RUNNING
  *     leatn_ucx_close(worker, true);                                       // until leatn_ucx_is_closed()
  *     leatn_ucx_worker_destroy(worker);
  *
  * Progress. UCX moves bytes only inside calls. The thread that watches the link's sockets also watches
- * leatn_ucx_descriptor() for reading, and calls leatn_ucx_progress() when it is readable and when the time that the
- * last call returned is over. No thread needs to poll: polling takes the processor from the other end where cores
+ * leatn_ucx_descriptor() for reading, once (EPOLLONESHOT), and calls leatn_ucx_progress() when it is readable. What
+ * that returns says whether to watch it again at once or after a time. No thread needs to poll: polling takes the processor from the other end where cores
  * are few. Sends and receives also let UCX work, on the thread that calls them.
  *
  * Threads. Any thread may call, except that destroy must be the last call on a worker. Each worker has one lock of
@@ -85,7 +85,7 @@ struct leatn_ucx_request {
 
 /*
  * Creates a worker. Loads and starts UCX if no other worker exists. changed(object) is called when the state of a
- * request has changed or the endpoint has failed or closed: on any thread that calls a function of this file, and
+ * request has changed, or the endpoint has connected, failed or closed: on any thread that calls a function of this file, and
  * without locks. It must not call functions of this file.
  * Errors: UNSUPPORTED (no UCX, or one that leat cannot use: the message says what to install), HOST_MEMORY, SYSTEM,
  * NOT_PERMITTED (a child of fork()).
@@ -97,23 +97,30 @@ LEAT_NODISCARD leat_status leatn_ucx_worker_create(void (*changed)(void *object)
  * memory after this call. changed() is not called any more. NULL does nothing. */
 void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker);
 
-/* Returns the address of the worker, which lives as long as the worker. */
+/* Returns the address of the worker, with the version of UCX in front. It lives as long as the worker. */
 const void *leatn_ucx_worker_address(const struct leatn_ucx_worker *worker, size_t *bytes);
 
 /* Returns a descriptor that is readable when leatn_ucx_progress() has work. It belongs to the worker. */
 int leatn_ucx_descriptor(const struct leatn_ucx_worker *worker);
 
 /*
- * Connects the worker's endpoint. Call it once for a worker. It does not wait for the other end: a later failure of
- * the connection makes requests fail. UCX itself reads the address and does not expect a hostile one, so the caller
- * must have checked who sent it.
- * Errors: INVALID (bytes is 0 or more than LEATN_UCX_ADDRESS_MAX), SYSTEM (UCX's reason), HOST_MEMORY.
+ * Begins to connect to the other end. Call it once for a worker. One end of the link is the first one, and the other
+ * end is not. The call does not wait: leatn_ucx_is_connected() tells when sends may start, leatn_ucx_has_failed()
+ * that they never will. UCX may need minutes to find out that it cannot connect, so the caller sets a limit. UCX
+ * itself reads the address and does not expect a hostile one: the caller must have checked who sent it.
+ * Errors: INVALID (bytes is too small, or more than LEATN_UCX_ADDRESS_MAX), LINK (the other end has another minor
+ * version of UCX; no transport leads to it), SYSTEM (UCX's reason), HOST_MEMORY.
  */
-LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes);
+LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes,
+                                             bool first);
+
+/* Returns true when both ends have heard of each other. */
+bool leatn_ucx_is_connected(struct leatn_ucx_worker *worker);
 
 /*
- * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. in: the registered
- * memory that contains the bytes, or NULL. Return false if the request failed at once; its state then tells too. A
+ * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. A receive may start
+ * before the ends are connected. id: any number but UINT64_MAX. in: the registered memory that contains the bytes,
+ * or NULL. Return false if the request failed at once; its state then tells too. A
  * receive fails if the block that comes has another size.
  */
 bool leatn_ucx_send(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, const void *memory,
@@ -139,9 +146,9 @@ void leatn_ucx_describe(const struct leatn_ucx_request *request, char *text, siz
 
 /*
  * Lets UCX work, until it has nothing to do or has had its share, then arms the descriptor. Returns LEATN_UCX_ARMED
- * if the descriptor tells when to call again. Otherwise returns after how many nanoseconds the caller must call
- * again, if the descriptor does not become readable before: UCX has work that no event announces, such as bytes
- * for a queue in shared memory that is full.
+ * if the descriptor tells when to call again. Otherwise the caller must not watch the descriptor now, which may stay
+ * readable, and calls again after so many nanoseconds: UCX has work that no event announces, such as bytes for a
+ * queue in shared memory that is full, or an event of which its own thread takes care.
  */
 uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker);
 
@@ -160,7 +167,7 @@ bool leatn_ucx_has_failed(struct leatn_ucx_worker *worker, char *text, size_t te
  */
 void leatn_ucx_close(struct leatn_ucx_worker *worker, bool flush);
 
-/* Returns true when a close is complete, or nothing was connected. */
+/* Returns true when a close is complete, or there is no endpoint. */
 bool leatn_ucx_is_closed(struct leatn_ucx_worker *worker);
 
 /* Creates memory for blocks, bytes bytes, aligned to pages, and registers it with the devices that UCX uses. The

@@ -129,7 +129,7 @@ static leat_status take_functions(const char *path)
         LEATN_UCX_SYMBOL_LIST(SYMBOL)
 #undef SYMBOL
     };
-    unsigned major, minor, release;
+    unsigned release;
 
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *function = dlsym(library, symbols[i].name);
@@ -139,13 +139,13 @@ static leat_status take_functions(const char *path)
             memcpy((char *)&process.api + symbols[i].offset, &function, sizeof function);
             if (i > 0)
                 continue;
-            process.api.get_version(&major, &minor, &release);
-            if (major == MAJOR && minor >= MINOR_FLOOR)
+            process.api.get_version(&process.major, &process.minor, &release);
+            if (process.major == MAJOR && process.minor >= MINOR_FLOOR)
                 continue;
             return leatn_fail(LEAT_ERROR_UNSUPPORTED,
                               "leat needs UCX %d.%d or a newer %d.x, found %u.%u.%u (%s); install another one, or set " PATH_VARIABLE
                               " to the path of its " LIBRARY,
-                              MAJOR, MINOR_FLOOR, MAJOR, major, minor, release, path);
+                              MAJOR, MINOR_FLOOR, MAJOR, process.major, process.minor, release, path);
         }
         return leatn_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s is no UCX that leat can use: it has no function %s; set " PATH_VARIABLE

@@ -14,6 +14,7 @@
 struct leatn_ucx_process {
     struct leatn_ucx_api api;
     const char *version;   /* such as "1.13.1" */
+    unsigned major, minor;
     char path[512];        /* of the library's file */
     ucx_context context;
     uint64_t memory_types; /* bits: LEATN_UCS_MEMORY_TYPE_... */

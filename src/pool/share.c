@@ -221,7 +221,7 @@ static leat_status map_page(struct leat_share *share, int fd)
 
     if (seals < 0 || flags < 0 || (seals & PAGE_SEALS) != PAGE_SEALS ||
         (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) || (flags & O_ACCMODE) != O_RDWR || fstat(fd, &file) ||
-        file.st_size != LEATI_SHARE_PAGE_BYTES || file.st_blksize > LEATI_SHARE_PAGE_BYTES)
+        file.st_size != LEATI_SHARE_PAGE_BYTES)
         return leati_fail(LEAT_ERROR_INVALID,
                           "the second descriptor is not the counters of a share: a sealed memory file of %d bytes",
                           LEATI_SHARE_PAGE_BYTES);
@@ -252,6 +252,9 @@ static leat_status register_counters(struct leat_share *share)
                           driver->name);
     LEATI_TRY(map_counters(-1, LEATI_SHARE_PRIVATE_BYTES, &mapped));
     share->counters = mapped;
+    share->takers = calloc(LEATI_SHARE_SLOTS, sizeof *share->takers);
+    if (!share->takers)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the numbers of streams");
     LEATI_TRY(leat_register(share->device, share->page, LEATI_SHARE_PAGE_BYTES));
     share->page_registered = true;
     LEATI_TRY(leat_register(share->device, share->counters, LEATI_SHARE_PRIVATE_BYTES));
@@ -321,6 +324,7 @@ static leat_status end_counters(struct leat_share *share)
         munmap(share->page, LEATI_SHARE_PAGE_BYTES);
     if (share->counters)
         munmap(share->counters, LEATI_SHARE_PRIVATE_BYTES);
+    free(share->takers);
     return status;
 }
 

@@ -65,7 +65,7 @@ struct leat_share {
     bool gone;              /* the other side is gone, or was abandoned */
     bool sent;              /* changed with turn held too */
     uint64_t handed, taken; /* numbers of the latest calls */
-    uint64_t takers[LEATI_SHARE_SLOTS]; /* serial of the stream of each of the latest take-overs */
+    uint64_t *takers;       /* serial of the stream of each of the latest take-overs, LEATI_SHARE_SLOTS */
 };
 
 /* ---- share.c ---- */

@@ -28,7 +28,8 @@
 
 /* ---- sockets and links ---- */
 
-enum transport { TRANSPORT_UNIX, TRANSPORT_TCP, TRANSPORTS };
+/* TRANSPORTS: those that every machine has. */
+enum transport { TRANSPORT_UNIX, TRANSPORT_TCP, TRANSPORTS, TRANSPORT_UCX = TRANSPORTS };
 
 static inline void set_flags(int fd)
 {
@@ -68,9 +69,12 @@ struct link_setup {
 /* Makes a link of a connected socket. */
 static inline leat_link *link_of(int fd, const struct link_setup *setup, const char *peer)
 {
+    static const char *const names[] = {"unix", "tcp", "ucx"};
     uint64_t idle = setup->idle_ns ? setup->idle_ns : LEATN_IDLE_TIMEOUT_NS;
     struct net_connection connection = {.fd = fd,
-                                        .transport = setup->transport == TRANSPORT_UNIX ? "unix" : "tcp",
+                                        .connected = strcmp(peer, "the second end") == 0,
+                                        .ucx = setup->transport == TRANSPORT_UCX,
+                                        .transport = names[setup->transport],
                                         .peer_process = -1,
                                         .peer_user = -1,
                                         .idle_timeout_ns = idle,
@@ -85,17 +89,20 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
     return link;
 }
 
-/* Two ends of one link. */
+/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX. */
 struct ends {
     leat_link *one, *two;
 };
 
 static inline struct ends make_ends(const struct link_setup *setup)
 {
+    struct link_setup chosen = *setup;
     int fds[2];
 
-    make_sockets(setup->transport, fds);
-    return (struct ends){link_of(fds[0], setup, "the second end"), link_of(fds[1], setup, "the first end")};
+    if (getenv("TEST_LINK_UCX"))
+        chosen.transport = TRANSPORT_UCX;
+    make_sockets(chosen.transport, fds);
+    return (struct ends){link_of(fds[0], &chosen, "the second end"), link_of(fds[1], &chosen, "the first end")};
 }
 
 static inline void close_ends(const struct ends *ends)
