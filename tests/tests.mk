@@ -140,6 +140,10 @@ $(test_bin)/unit_trace: test_libs = -lz
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
 
+# What "leat receive" accepts as names of files.
+$(test_bin)/unit_transfer_name.o: CPPFLAGS += -Icli
+$(test_bin)/unit_transfer_name: $(BUILD)/obj/cli/transfer_name.o
+
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
 activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
@@ -243,7 +247,7 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
             cli_cu.sh cli_completion.sh cli_run.sh cli_run_pool.sh cli_run_trace.sh cli_programs.sh cli_trace.sh \
-            cli_advice.sh cli_top.sh)
+            cli_advice.sh cli_top.sh cli_net.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
