@@ -393,23 +393,39 @@ static void on_change(void *object)
     poke(object);
 }
 
-/* Ends UCX's part, which completes all requests, and leaves the loop. May free the link and the carrier. */
+static void free_blocks(struct leatn_block *blocks)
+{
+    struct leatn_block *block;
+
+    while ((block = blocks)) {
+        blocks = block->next;
+        free_block(block);
+    }
+}
+
+/* Ends UCX's part, which completes all requests, and leaves the loop. Unlocks, and may free the link and the
+ * carrier. */
 static void leave_loop(struct leatn_carrier *carrier)
 {
     leat_link *link = carrier->link;
     struct leatn_ucx_worker *worker = carrier->worker;
+    struct leatn_block *blocks;
 
     leatn_loop_remove(&carrier->source); /* before its descriptor ends */
     carrier->worker = NULL;
     leatn_link_unlock(link);
     pthread_mutex_lock(&ucx_lock);
     leatn_ucx_worker_destroy(worker);
-    pthread_mutex_unlock(&ucx_lock);
-    count_ending(-1);
     leatn_link_lock(link);
     settle(link);
+    blocks = carrier->free;
+    carrier->free = NULL;
+    carrier->free_count = 0;
     leatn_link_unlock(link);
+    free_blocks(blocks);
     leatn_link_release(link);
+    pthread_mutex_unlock(&ucx_lock);
+    count_ending(-1); /* the last step, because exit() may go on then */
 }
 
 static uint64_t on_timer(struct leatn_source *source, uint64_t now_ns)
@@ -506,14 +522,9 @@ void leatn_carrier_end(leat_link *link)
 
 void leatn_carrier_free(struct leatn_carrier *carrier)
 {
-    struct leatn_block *block;
-
     if (!carrier)
         return;
     leatn_ucx_worker_destroy(carrier->worker);
-    while ((block = carrier->free)) {
-        carrier->free = block->next;
-        free_block(block);
-    }
+    free_blocks(carrier->free);
     free(carrier);
 }
