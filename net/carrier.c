@@ -14,14 +14,16 @@
 #define BYE_NS (UINT64_C(5) * 1000000000)
 
 enum {
-    SENDS_MAX = 8, /* blocks of one link that UCX sends at a time */
-    FREE_MAX = 16  /* free blocks that are kept */
+    SMALL_BYTES = 65536, /* fragments up to this size get memory of their size, which is not registered or kept */
+    SENDS_MAX = 8,       /* blocks of one link that UCX sends at a time */
+    FREE_MAX = 16        /* free blocks that are kept */
 };
 
 /* The memory of a fragment, and UCX's request for it. */
 struct leatn_block {
     struct leatn_block *next; /* in a list of the carrier */
-    struct leatn_ucx_memory *memory;
+    unsigned char *at;
+    struct leatn_ucx_memory *memory; /* that at is in; NULL: at is malloc()ed */
     struct leatn_ucx_request request;
     size_t bytes;
     /* Of a receive: where the bytes belong. Both NULL: they are dropped. */
@@ -55,31 +57,40 @@ static void poke(struct leatn_carrier *carrier)
 
 /* ---- blocks ---- */
 
-static struct leatn_block *take_block(struct leatn_carrier *carrier)
+static void free_block(struct leatn_block *block)
+{
+    if (!block->memory)
+        free(block->at);
+    leatn_ucx_memory_destroy(block->memory);
+    free(block);
+}
+
+/* Returns a block with memory for bytes bytes, or NULL. */
+static struct leatn_block *take_block(struct leatn_carrier *carrier, size_t bytes)
 {
     struct leatn_block *block = carrier->free;
 
-    if (block) {
+    if (bytes > SMALL_BYTES && block) {
         carrier->free = block->next;
         carrier->free_count--;
         return block;
     }
     block = calloc(1, sizeof *block);
-    if (block && leatn_ucx_memory_create(LEATN_FRAGMENT_MAX, &block->memory) == LEAT_OK)
+    if (!block)
+        return NULL;
+    if (bytes <= SMALL_BYTES)
+        block->at = malloc(bytes);
+    else if (leatn_ucx_memory_create(LEATN_FRAGMENT_MAX, &block->memory) == LEAT_OK)
+        block->at = leatn_ucx_memory_address(block->memory);
+    if (block->at)
         return block;
     free(block);
     return NULL;
 }
 
-static void free_block(struct leatn_block *block)
-{
-    leatn_ucx_memory_destroy(block->memory);
-    free(block);
-}
-
 static void put_block(struct leatn_carrier *carrier, struct leatn_block *block)
 {
-    if (carrier->free_count == FREE_MAX) {
+    if (!block->memory || carrier->free_count == FREE_MAX) {
         free_block(block);
         return;
     }
@@ -209,7 +220,7 @@ static void settle(leat_link *link)
 void leatn_carrier_take(leat_link *link, struct leatn_op *op, size_t bytes)
 {
     struct leatn_carrier *carrier = link->carrier;
-    struct leatn_block *block = take_block(carrier);
+    struct leatn_block *block = take_block(carrier, bytes);
 
     if (!block) {
         leatn_link_fail(link, "no memory for payload that UCX brings");
@@ -219,7 +230,7 @@ void leatn_carrier_take(leat_link *link, struct leatn_op *op, size_t bytes)
     block->op = op;
     block->stash = NULL;
     if (op) {
-        block->stash = leatn_message_stash_block(op, leatn_ucx_memory_address(block->memory), bytes);
+        block->stash = leatn_message_stash_block(op, block->at, bytes);
         if (!block->stash) {
             block->op = NULL;
             put_block(carrier, block);
@@ -232,8 +243,8 @@ void leatn_carrier_take(leat_link *link, struct leatn_op *op, size_t bytes)
     block->next = carrier->received;
     carrier->received = block;
     carrier->received_count++;
-    (void)leatn_ucx_receive(carrier->worker, &block->request, leatn_ucx_memory_address(block->memory),
-                            block->memory, bytes, ++carrier->last_received);
+    (void)leatn_ucx_receive(carrier->worker, &block->request, block->at, block->memory, bytes,
+                            ++carrier->last_received);
     poke(carrier); /* it may be complete */
 }
 
@@ -255,14 +266,14 @@ bool leatn_carrier_has_bye(const leat_link *link)
 
 /* Returns a block for a send, or NULL: the send must wait. Counts it as sent, so that others do not take its
  * place. */
-static struct leatn_block *block_to_send(leat_link *link)
+static struct leatn_block *block_to_send(leat_link *link, size_t bytes)
 {
     struct leatn_carrier *carrier = link->carrier;
     struct leatn_block *block;
 
     if (!carrier->connected || carrier->sent_count >= SENDS_MAX)
         return NULL;
-    block = take_block(carrier);
+    block = take_block(carrier, bytes);
     if (block)
         carrier->sent_count++;
     else if (!carrier->sent_count)
@@ -273,20 +284,20 @@ static struct leatn_block *block_to_send(leat_link *link)
 size_t leatn_carrier_send(leat_link *link, struct leatn_op *op, const void *memory, size_t bytes)
 {
     struct leatn_carrier *carrier = link->carrier;
-    struct leatn_block *block = link->failed ? NULL : block_to_send(link);
-    uint64_t credit;
+    uint64_t credit = op->want->credit - op->sent;
+    struct leatn_block *block;
 
     if (link->failed)
         return 0;
+    bytes = bytes < LEATN_FRAGMENT_MAX ? bytes : LEATN_FRAGMENT_MAX;
+    bytes = bytes < credit ? bytes : (size_t)credit;
+    block = block_to_send(link, bytes);
     if (!block) {
         leatn_message_wait_to_send(link, op);
         return 0;
     }
-    credit = op->want->credit - op->sent;
-    bytes = bytes < LEATN_FRAGMENT_MAX ? bytes : LEATN_FRAGMENT_MAX;
-    bytes = bytes < credit ? bytes : (size_t)credit;
     pthread_mutex_unlock(&link->lock);
-    memcpy(leatn_ucx_memory_address(block->memory), memory, bytes);
+    memcpy(block->at, memory, bytes);
     pthread_mutex_lock(&link->lock);
     if (link->failed || op->status != LEAT_OK || !op->want) {
         carrier->sent_count--;
@@ -302,8 +313,7 @@ size_t leatn_carrier_send(leat_link *link, struct leatn_op *op, const void *memo
         &(struct leatn_frame){
             .type = LEATN_FRAME_CARRIED, .receive = op->want->number, .offset = op->sent, .bytes = bytes},
         NULL, false);
-    (void)leatn_ucx_send(carrier->worker, &block->request, leatn_ucx_memory_address(block->memory), block->memory,
-                         bytes, ++carrier->last_sent);
+    (void)leatn_ucx_send(carrier->worker, &block->request, block->at, block->memory, bytes, ++carrier->last_sent);
     (void)leatn_link_flush(link);
     return bytes;
 }
@@ -383,23 +393,39 @@ static void on_change(void *object)
     poke(object);
 }
 
-/* Ends UCX's part, which completes all requests, and leaves the loop. May free the link and the carrier. */
+static void free_blocks(struct leatn_block *blocks)
+{
+    struct leatn_block *block;
+
+    while ((block = blocks)) {
+        blocks = block->next;
+        free_block(block);
+    }
+}
+
+/* Ends UCX's part, which completes all requests, and leaves the loop. Unlocks, and may free the link and the
+ * carrier. */
 static void leave_loop(struct leatn_carrier *carrier)
 {
     leat_link *link = carrier->link;
     struct leatn_ucx_worker *worker = carrier->worker;
+    struct leatn_block *blocks;
 
     leatn_loop_remove(&carrier->source); /* before its descriptor ends */
     carrier->worker = NULL;
     leatn_link_unlock(link);
     pthread_mutex_lock(&ucx_lock);
     leatn_ucx_worker_destroy(worker);
-    pthread_mutex_unlock(&ucx_lock);
-    count_ending(-1);
     leatn_link_lock(link);
     settle(link);
+    blocks = carrier->free;
+    carrier->free = NULL;
+    carrier->free_count = 0;
     leatn_link_unlock(link);
+    free_blocks(blocks);
     leatn_link_release(link);
+    pthread_mutex_unlock(&ucx_lock);
+    count_ending(-1); /* the last step, because exit() may go on then */
 }
 
 static uint64_t on_timer(struct leatn_source *source, uint64_t now_ns)
@@ -496,14 +522,9 @@ void leatn_carrier_end(leat_link *link)
 
 void leatn_carrier_free(struct leatn_carrier *carrier)
 {
-    struct leatn_block *block;
-
     if (!carrier)
         return;
     leatn_ucx_worker_destroy(carrier->worker);
-    while ((block = carrier->free)) {
-        carrier->free = block->next;
-        free_block(block);
-    }
+    free_blocks(carrier->free);
     free(carrier);
 }

@@ -5,7 +5,8 @@
  * Then a fragment is a frame CARRIED {receive, offset, bytes} on the socket and one block of these bytes by UCX.
  * Blocks have consecutive numbers in each direction, in the order of their CARRIED frames; both ends count.
  *
- * Memory. A block has 1 MiB of the carrier's own memory, which is registered with the network card once. A worker
+ * Memory. A block has 1 MiB of the carrier's own memory, which is registered with the network card once; a small
+ * fragment has memory of its size. A worker
  * of leat's copies between it and the memory that move() gets. So move() can return while UCX still sends, several
  * blocks of one copy are under way, and memory of leat's is never in UCX's hands when a copy ends early. A receive
  * takes blocks as it takes the pieces of its stash, so it needs at most window_bytes of them.

@@ -138,7 +138,7 @@ static bool send_is_ready(const struct leatn_op *op)
 {
     const leat_link *link = op->link;
 
-    if (op->done)
+    if (op->done && op->sent == op->bytes)
         return true;
     if (link->tx_op == op && (link->tx_left || link->tx_blocked))
         return !link->tx_blocked;
@@ -641,17 +641,28 @@ static void take_want_put(leat_link *link, const struct leatn_frame *frame)
         match(link, op, want);
 }
 
+/* Returns true if all bytes of a put were sent. The worker that has sent the last ones may not have counted them. */
+static bool may_be_sent(const struct leatn_op *op)
+{
+    const leat_link *link = op->link;
+
+    return op->sent == op->bytes ||
+           (link->tx_busy && link->tx_op == op && op->sent + link->tx_left == op->bytes);
+}
+
 static void take_put_done(leat_link *link, const struct leatn_frame *frame)
 {
     struct leatn_op *op = op_table_find(link->puts, frame->put);
 
-    if (!op || (frame->status == LEAT_OK && op->sent < op->bytes)) {
+    if (!op || op->done || (frame->status == LEAT_OK && !may_be_sent(op))) {
         leatn_link_fail(link, "the other end completed a put that does not exist, or too early");
         return;
     }
     if (frame->status == LEAT_OK) {
         op->done = true;
         refresh(op);
+        if (op->sent < op->bytes)
+            return; /* finish_send() follows */
     } else {
         fail_op(op, frame->status, why_stopped(frame->status));
         abandon_send(link, op, LEATN_FRAME_STOP, LEAT_ERROR_LINK);
@@ -1045,8 +1056,10 @@ static void finish_send(leat_link *link, struct leatn_op *op)
 {
     forget_want(op->want, link);
     op->want = NULL;
-    if (op->kind != LEATN_OP_PUT)
-        leave_wire(op);
+    if (op->kind == LEATN_OP_PUT && !op->done)
+        return;
+    leave_wire(op);
+    announce_more(link);
 }
 
 /* Sends bytes of the fragment. Returns false if the socket is full, or the copy has failed. */

@@ -276,7 +276,18 @@ static inline leat_status end_of(leat_ticket *ticket)
     return status;
 }
 
-#define ENDS_WITH(ticket, wanted) assert_string_equal(leat_status_name(end_of(ticket)), leat_status_name(wanted))
+/* The copy must end with this status. */
+#define ENDS_WITH(ticket, wanted) ends_with((ticket), (wanted), __FILE__, __LINE__)
+static inline void ends_with(leat_ticket *ticket, leat_status wanted, const char *file, int line)
+{
+    leat_status status = end_of(ticket);
+
+    if (status != wanted) {
+        print_error("%s:%d: %s instead of %s: %s\n", file, line, leat_status_name(status), leat_status_name(wanted),
+                    leat_last_error());
+        fail();
+    }
+}
 
 /* Takes failures of copies from a stream, so that later waits do not return them. */
 static inline void take_failures(leat_stream *stream)
