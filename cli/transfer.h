@@ -115,7 +115,8 @@ void transfer_clear_bar(const struct transfer *transfer);
 
 /* ---- the report: transfer_report.c ---- */
 
-/* Adds a file to the report; the texts are copied. Returns NULL after an error message if memory is short. */
+/* Adds a file to the report; the texts are copied. Returns NULL after an error message if memory is short or there
+ * are too many files. */
 struct transfer_file *transfer_file_add(struct transfer *transfer, const char *name, uint64_t bytes);
 
 /* Notes why a file was not transferred, and prints it. */

@@ -10,11 +10,20 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum { FILES_MAX = 100000 };
+
 struct transfer_file *transfer_file_add(struct transfer *transfer, const char *name, uint64_t bytes)
 {
-    struct transfer_file *more = realloc(transfer->files, (transfer->file_count + 1) * sizeof *more);
-    char *copy = strdup(name);
+    struct transfer_file *more;
+    char *copy;
 
+    /* A receiver keeps a record of each file that its peer offers, so their number needs a limit. */
+    if (transfer->file_count == FILES_MAX) {
+        cli_complain("%s: one transfer has at most %d files", transfer->command, FILES_MAX);
+        return NULL;
+    }
+    more = realloc(transfer->files, (transfer->file_count + 1) * sizeof *more);
+    copy = strdup(name);
     if (more)
         transfer->files = more;
     if (!more || !copy) {
