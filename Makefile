@@ -121,13 +121,14 @@ include python/python.mk
 
 # ---- the command ------------------------------------------------------------------------------------------
 
-cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib 2>/dev/null)
-cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib 2>/dev/null) -Idropin -Isrc/trace -Icli
+cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib libsodium 2>/dev/null)
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib libsodium 2>/dev/null) -Idropin -Isrc/trace -Icli
 
 ifeq ($(cli_libs),)
 $(BUILD)/leat: lib files FORCE
-	@echo "leat: the command needs libraries for tables, JSON and compressed files, the Debian packages pkg-config," \
-	      "libjansson-dev, libsmartcols-dev and zlib1g-dev; 'make lib' builds the library without them." >&2; exit 1
+	@echo "leat: the command needs libraries for tables, JSON, compressed files and keys, the Debian packages pkg-config," \
+	      "libjansson-dev, libsmartcols-dev, zlib1g-dev and libsodium-dev; 'make lib' builds the library without them." \
+	      >&2; exit 1
 else
 $(BUILD)/obj/cli/run_program.o: cli_cflags += -DRUN_LIBDIR='"$(libdir)"'
 $(BUILD)/obj/cli/run_program.o: $(BUILD)/libdir
@@ -137,7 +138,7 @@ $(BUILD)/obj/cli/activity_html.o: cli/activity_page.html
 $(BUILD)/libdir: FORCE
 	@mkdir -p $(@D)
 	@echo '$(libdir)' | cmp -s - $@ || echo '$(libdir)' >$@
-$(BUILD)/leat: $(cli_obj) $(BUILD)/libleat-files.a $(BUILD)/libleat.a
+$(BUILD)/leat: $(cli_obj) $(BUILD)/libleat-files.a $(BUILD)/libleat-net.a $(BUILD)/libleat.a
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(cli_libs) $(LIB_LIBS) -o $@
 endif
@@ -185,6 +186,8 @@ $(BUILD)/examples/interop_cuda: example_cflags = $(addprefix -isystem ,$(cuda_in
 $(BUILD)/examples/interop_cuda: example_libs = $(cuda_libs)
 $(BUILD)/examples/models: $(BUILD)/libleat-files.so
 $(BUILD)/examples/models: example_libs = -lleat-files
+$(BUILD)/examples/send_weights: $(BUILD)/libleat-net.so
+$(BUILD)/examples/send_weights: example_libs = -lleat-net
 
 # What a trace costs on the CPU device (bench/trace_cost.c).
 $(BUILD)/bench/trace_cost: bench/trace_cost.c $(BUILD)/libleat.a $(BUILD)/flags

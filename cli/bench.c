@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "host_facts.h"
 #include "info_json.h"
+#include "net_end.h"
 #include "text.h"
 #include "text_json.h"
 
@@ -69,6 +70,13 @@ const char cli_bench_help[] =
     "  --bytes SIZE    with so much data, rounded up to 2 MiB\n\n"
     "Of the group file:\n"
     "  --bytes SIZES   only files of these sizes\n\n"
+    "Of the group net, which runs only by name (each but the last two chooses it):\n"
+    "  --to ADDRESS    the other end is a leat serve at this address, which may be on another machine; tcp, unix or\n"
+    "                  ucx alone: the command starts it itself over this transport; without it, over tcp\n"
+    "  --key-file FILE  the key of that address; see leat help serve\n"
+    "  --kinds NAMES   only memory of these kinds at both ends: pageable, pinned, device\n"
+    "  --bytes SIZES   only messages of these sizes, at most 1G; --sizes is the same\n"
+    "  --gaps LIST     only these gaps, in milliseconds, before a message that goes there and back\n\n"
     "The manual (man leat) says what each figure and each bound is.\n";
 
 const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
@@ -86,6 +94,7 @@ const struct bench_group bench_groups[BENCH_GROUP_COUNT] = {
      bench_memory_group, 33},
     {"file", "files read to the device and written from it: in the page cache, in memory, on the disk",
      bench_file_group, 9},
+    {"net", "messages to another process and back, beside a plain socket; only by name", bench_net_group, 0},
 };
 
 /* Prints the output of --list: the groups, or, with --part packing, the sequences of that part. */
@@ -297,6 +306,15 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
         return parse_names("--suite", optarg, layout_suite_words, SUITE_COUNT, &options->layout_suites)
                    ? PARSE_GO_ON
                    : CLI_USAGE;
+    case 'A':
+        options->to = optarg;
+        return PARSE_GO_ON;
+    case 'k':
+        options->key_file = optarg;
+        return PARSE_GO_ON;
+    case 'K':
+        return parse_names("--kinds", optarg, net_kind_words, NET_KIND_COUNT, &options->net_kinds) ? PARSE_GO_ON
+                                                                                                   : CLI_USAGE;
     case 'L':
         options->ladder = true;
         return PARSE_GO_ON;
@@ -351,7 +369,8 @@ static int check_options(const struct bench_options *options)
 {
     bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
                     options->copy_memories || options->copy_parts || options->pool_parts || options->live_bytes ||
-                    options->layout_suites || options->ladder;
+                    options->layout_suites || options->ladder ||
+                    options->to || options->key_file || options->net_kinds;
 
     if (options->summary && (options->from || options->json || options->markdown || options->headline)) {
         cli_complain("bench: --summary does not go with --from, --json, --headline or --markdown");
@@ -394,6 +413,10 @@ static int parse(int argc, char **argv, struct bench_options *options)
                                           {"picture", required_argument, NULL, 'p'},
                                           {"full", no_argument, NULL, 'F'},
                                           {"bytes", required_argument, NULL, 'b'},
+                                          {"sizes", required_argument, NULL, 'b'},
+                                          {"to", required_argument, NULL, 'A'},
+                                          {"key-file", required_argument, NULL, 'k'},
+                                          {"kinds", required_argument, NULL, 'K'},
                                           {"memory", required_argument, NULL, 'M'},
                                           {"part", required_argument, NULL, 'P'},
                                           {"live", required_argument, NULL, 'V'},
@@ -420,13 +443,15 @@ static int parse(int argc, char **argv, struct bench_options *options)
             return CLI_USAGE;
     if (check_options(options) != CLI_OK)
         return CLI_USAGE;
-    if (has_gap_option(options))
+    if (has_gap_option(options) && options->groups != 1u << BENCH_GROUP_NET)
         options->copy_parts |= 1u << COPY_GAPS;
     if (!options->groups)
         options->groups = has_gap_option(options)                     ? 1u << BENCH_GROUP_COPY
                           : options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT
                           : options->pool_parts                       ? 1u << BENCH_GROUP_POOL
-                                                                      : BENCH_ALL_GROUPS;
+                          : options->to || options->key_file || options->net_kinds ? 1u << BENCH_GROUP_NET
+                          : options->from                                          ? BENCH_ALL_GROUPS
+                                                                                   : BENCH_DEFAULT_GROUPS;
     if (options->list)
         return print_list(options);
     return PARSE_GO_ON;

@@ -75,6 +75,13 @@ struct bench_options {
      * ladder: measure the ladder (bench_layout_ladder.c) instead of suites. */
     unsigned layout_suites;
     bool ladder;
+
+    /* Options of the group "net", which uses sizes and gaps_ms too. to: the address of a "leat serve"; "tcp",
+     * "unix" or "ucx" alone, or NULL: the command starts the other process itself. net_kinds: bit i chooses kind
+     * i; 0 chooses all. */
+    const char *to;
+    const char *key_file;
+    unsigned net_kinds;
 };
 
 /* One run of the command on one device. */
@@ -124,6 +131,9 @@ void bench_close(struct bench *bench);
 /* Returns a shared buffer, or NULL with bench->error set. */
 void *bench_buffer(struct bench *bench, enum bench_buffer which);
 
+/* Frees the shared buffers, and sets the largest size of those that are made from now on. No work may use them. */
+void bench_resize(struct bench *bench, size_t largest);
+
 /* Return true if the status or result means success. Otherwise return false and copy the message to bench->error,
  * unless that contains an earlier message. Any thread may call them. */
 bool bench_check(struct bench *bench, leat_status status);
@@ -157,11 +167,13 @@ struct bench_group {
 };
 
 enum {
-    BENCH_GROUP_COUNT = 9,
+    BENCH_GROUP_COUNT = 10,
     BENCH_GROUP_COPY = 0,
     BENCH_GROUP_LAYOUT = 2,
     BENCH_GROUP_POOL = 4,
-    BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1
+    BENCH_GROUP_NET = 9, /* runs only by name */
+    BENCH_ALL_GROUPS = (1 << BENCH_GROUP_COUNT) - 1,
+    BENCH_DEFAULT_GROUPS = BENCH_ALL_GROUPS & ~(1 << BENCH_GROUP_NET)
 };
 
 extern const struct bench_group bench_groups[BENCH_GROUP_COUNT];
@@ -175,5 +187,6 @@ void bench_latency_group(struct bench *bench);
 void bench_overlap_group(struct bench *bench);
 void bench_memory_group(struct bench *bench);
 void bench_file_group(struct bench *bench);
+void bench_net_group(struct bench *bench);
 
 #endif

@@ -158,7 +158,7 @@ static uint64_t usual_bytes(const struct bench *bench)
 static void measure_suites(struct group *group, uint64_t bytes)
 {
     const struct bench_options *options = group->bench->options;
-    bool main_only = options->quick || (options->groups == BENCH_ALL_GROUPS && !options->layout_suites);
+    bool main_only = options->quick || (options->groups == BENCH_DEFAULT_GROUPS && !options->layout_suites);
     char error[LAYOUT_ERROR_MAX];
     unsigned suite;
 

@@ -155,8 +155,13 @@ static void free_buffers(struct bench *bench)
     leat_memory_free(bench->buffers[BENCH_DEVICE_A]);
     leat_memory_free(bench->buffers[BENCH_DEVICE_B]);
     leat_memory_free(bench->buffers[BENCH_DEVICE_C]);
-    leat_memory_free(bench->wrong_device);
-    leat_memory_free(bench->wrong_host);
+    memset(bench->buffers, 0, sizeof bench->buffers);
+}
+
+void bench_resize(struct bench *bench, size_t largest)
+{
+    free_buffers(bench);
+    bench->largest = largest;
 }
 
 uint64_t bench_available_memory(void)
@@ -277,6 +282,8 @@ void bench_close(struct bench *bench)
     if (bench->peer)
         bench->peer->destroy(bench->peer);
     free_buffers(bench);
+    leat_memory_free(bench->wrong_device);
+    leat_memory_free(bench->wrong_host);
     for (i = 0; i < BENCH_STREAM_COUNT; i++) {
         leat_stream_destroy(bench->streams[i]);
         leat_stream_destroy(bench->driver_streams[i]);

@@ -1,5 +1,6 @@
 /*
- * share_weights.c - gives weights from one process to another, in device memory, without a copy and without the disk.
+ * share_weights.c - gives weights from one process to another, in device memory, without a copy and without the
+ * disk.
  *
  *     cc share_weights.c -o share_weights $(pkg-config --cflags --libs leat)
  *     ./share_weights [device]
@@ -129,7 +130,8 @@ static int serve(leat_stream *stream, leat_share *share, const void *weights, ui
     for (uint32_t version = 1; version <= VERSIONS; version++)
         if (check(seen + (version - 1) * COUNT, version))
             return 1;
-    printf("%u versions of %zu MiB of weights came from process to process without a copy\n", VERSIONS, BYTES >> 20);
+    printf("%u versions of %zu MiB of weights came from process to process without a copy\n", VERSIONS,
+           BYTES >> 20);
     return 0;
 }
 

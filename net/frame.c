@@ -28,6 +28,8 @@ static const struct layout layouts[LEATN_FRAME_TYPES] = {
     [LEATN_FRAME_PUT_DONE] = {{PUT, STATUS}, 0, 0},
     [LEATN_FRAME_ALIVE] = {{NONE}, 0, 0},
     [LEATN_FRAME_BYE] = {{NONE}, 0, 0},
+    [LEATN_FRAME_ADDRESS] = {{NONE}, 1, LEATN_ADDRESS_FRAME_MAX},
+    [LEATN_FRAME_CARRIED] = {{RECEIVE, OFFSET, BYTES}, 0, 0},
 };
 
 /* Hosts are little-endian (net.h), so numbers are sent as they are in memory. */

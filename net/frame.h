@@ -1,7 +1,8 @@
 /*
  * frame.h - the frames that the two ends of a link send after the handshake: their types, and their bytes.
  *
- * A frame is a header of 40 bytes, little-endian, and a tail: the payload of DATA, or the name of GET and PUT.
+ * A frame is a header of 40 bytes, little-endian, and a tail: the payload of DATA, the name of GET and PUT, or the
+ * address of ADDRESS.
  *
  *     u32 type, u32 bytes of the tail, u64 a, u64 b, u64 c, u64 d
  *
@@ -20,6 +21,8 @@
  *     PUT_DONE  put, status                   the bytes are in the region, or why they are not
  *     ALIVE                                   a sign of life
  *     BYE                                     the last frame of an end that closes the link
+ *     ADDRESS                                 the tail is the UCX address of the end that sends it (carrier.h)
+ *     CARRIED   receive, offset, bytes        like DATA, but the payload comes by UCX
  *
  * The credit is an offset in the message: the payload before it may be sent. These functions are pure.
  */
@@ -43,12 +46,15 @@ enum leatn_frame_type {
     LEATN_FRAME_PUT_DONE,
     LEATN_FRAME_ALIVE,
     LEATN_FRAME_BYE,
+    LEATN_FRAME_ADDRESS,
+    LEATN_FRAME_CARRIED,
     LEATN_FRAME_TYPES
 };
 
 enum {
     LEATN_HEADER_BYTES = 40,
     LEATN_FRAGMENT_MAX = 1 << 20, /* the largest payload of a DATA frame */
+    LEATN_ADDRESS_FRAME_MAX = 4000, /* the largest tail of ADDRESS */
     LEATN_NAME_MAX = 127          /* the longest name of a region, without a terminating 0 */
 };
 

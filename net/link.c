@@ -1,4 +1,5 @@
 /* link.c - makes links, watches their sockets, sends control frames, and ends links. See link.h. */
+#include "carrier.h"
 #include "link.h"
 
 #include <leat/storage.h>
@@ -34,6 +35,7 @@ void leatn_link_release(leat_link *link)
         return;
     if (link->connection.fd >= 0)
         close(link->connection.fd);
+    leatn_carrier_free(link->carrier);
     pthread_mutex_destroy(&link->lock);
     free(link->output.at);
     free(link);
@@ -282,7 +284,10 @@ static bool take_frame(leat_link *link)
     if (frame.type != LEATN_FRAME_DATA) {
         if (held - bytes < frame.tail_bytes)
             return false;
-        memcpy(name, at + bytes, frame.tail_bytes);
+        if (frame.type != LEATN_FRAME_ADDRESS)
+            memcpy(name, at + bytes, frame.tail_bytes);
+        else
+            leatn_carrier_take_address(link, at + bytes, frame.tail_bytes);
         bytes += frame.tail_bytes;
     }
     link->input_start += bytes;
@@ -294,7 +299,7 @@ void leatn_link_read_frames(leat_link *link)
 {
     unsigned reads = 0;
 
-    while (!link->failed && !link->fragment_left) {
+    while (!link->failed && !link->fragment_left && !leatn_carrier_has_bye(link)) {
         if (take_frame(link))
             continue;
         if (link->failed)
@@ -339,7 +344,7 @@ static void stop_counting(bool counted)
 /* A process that ends with unread bytes in a TCP socket makes the system destroy bytes that the other end has not
  * received. So a process that has closed its links and ends waits until the other ends have closed too, for at most
  * LINGER_NS. */
-__attribute__((destructor)) static void wait_for_lingering(void)
+__attribute__((destructor)) void leatn_link_wait_for_lingering(void)
 {
     struct timespec end;
 
@@ -394,6 +399,7 @@ static void leave_loop(leat_link *link)
     bool counted = link->counted;
 
     leatn_loop_remove(&link->source);
+    leatn_carrier_end(link);
     link->gone = true;
     close(link->connection.fd);
     link->connection.fd = -1;
@@ -524,18 +530,28 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     link->heard_ns = link->spoke_ns = link->checked_ns = leatn_now_ns();
     /* A frame must not wait until the other end has acknowledged older bytes. Fails for unix sockets. */
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
+    if (status != LEAT_OK)
+        goto free_link;
+    leatn_link_lock(link); /* so that the loop waits until all is ready */
     status = leatn_loop_add(&link->source);
     if (status != LEAT_OK) {
-        pthread_mutex_destroy(&link->lock);
-        free(link);
-        return status;
+        leatn_link_unlock(link);
+        goto free_link;
     }
-    leatn_link_lock(link);
+    if (link->carrier)
+        leatn_carrier_begin(link);
     if (!link->failed)
         leatn_link_want_in(link);
     leatn_link_unlock(link);
     *made = link;
     return LEAT_OK;
+
+free_link:
+    leatn_carrier_free(link->carrier);
+    pthread_mutex_destroy(&link->lock);
+    free(link);
+    return status;
 }
 
 /* Ends the link at this end, unless it has failed before. */

@@ -63,7 +63,9 @@ enum leatn_op_kind {
 /* A part of the payload of a receive, which the loop has read before the worker took it. */
 struct leatn_stash {
     struct leatn_stash *next;
-    size_t start, end, room; /* the bytes from start to end are not taken yet */
+    size_t start, end, room;   /* the bytes from start to end are not taken yet */
+    unsigned char *at;         /* bytes, or the memory of the block */
+    struct leatn_block *block; /* of the carrier; NULL: none. end is 0 until its payload is there */
     unsigned char bytes[];
 };
 
@@ -99,6 +101,7 @@ struct leatn_op {
 
     /* Receives and gets. */
     uint64_t arrived, taken, granted; /* bytes from the socket; bytes that move() has returned; credit of the sender */
+    uint64_t landed;                  /* with a carrier: bytes that are there; arrived counts the announced ones */
     bool stalled;                     /* its worker does not come, so the loop reads its payload */
     struct leatn_stash *stash, **stash_end;
 
@@ -143,6 +146,7 @@ struct leat_link {
      * uses by the others. */
     atomic_uint holders;
     struct net_connection connection; /* constant, except fd: -1 when it was closed */
+    struct leatn_carrier *carrier;    /* carrier.h; NULL: payload goes through the socket. The pointer is constant */
     bool wake;                        /* leatn_link_unlock() calls leat_storage_wake() */
     bool counted;                     /* closing: counted among the links that the end of the process waits for */
 
@@ -214,6 +218,9 @@ void leatn_link_unlock(leat_link *link);
 void leatn_link_hold(leat_link *link);
 void leatn_link_release(leat_link *link); /* without its lock */
 
+/* Waits until the links that this process has closed are closed at the other ends too, for at most 6 s. */
+void leatn_link_wait_for_lingering(void);
+
 /* The caller of the functions below holds the lock. */
 
 /* Makes all copies fail with LINK. Keeps the first reason only. */
@@ -264,6 +271,24 @@ void leatn_message_fail_all(leat_link *link);
 void leatn_message_sending_ends(leat_link *link);
 
 void leatn_message_init(leat_link *link);
+
+/* ---- message.c, for carrier.c; the caller holds the lock ---- */
+
+/* Adds memory to the stash of a receive, without bytes. NULL: no memory. */
+struct leatn_stash *leatn_message_stash_block(struct leatn_op *op, unsigned char *at, size_t bytes);
+
+/* The bytes of that piece are there. */
+void leatn_message_carried(leat_link *link, struct leatn_op *op, struct leatn_stash *stash, size_t bytes);
+
+/* Lets a send wait, and lets those that wait try again. */
+void leatn_message_wait_to_send(leat_link *link, struct leatn_op *op);
+void leatn_message_may_send(leat_link *link);
+
+/* The other end has closed the link, and all that it has sent is there. */
+void leatn_message_bye(leat_link *link);
+
+void leatn_op_hold(struct leatn_op *op);
+void leatn_op_drop(struct leatn_op *op); /* the caller has a reference to the link too */
 
 /* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
 struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);

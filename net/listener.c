@@ -337,7 +337,7 @@ static bool is_passing(int error)
 {
     return error == EINTR || error == ECONNABORTED || error == EPROTO || error == ENETDOWN ||
            error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET || error == EHOSTUNREACH ||
-           error == EOPNOTSUPP || error == ENETUNREACH || error == EPERM || error == ETIMEDOUT;
+           error == EOPNOTSUPP || error == ENETUNREACH || error == ETIMEDOUT;
 }
 
 /* Takes the connections that have arrived, but not more than there are places: a flood of them must not keep this
@@ -448,7 +448,7 @@ static void end_accepting(leat_listener *listener)
 
 LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, leat_link **link)
 {
-    struct net_connection connection;
+    struct net_connection connection = {.fd = -1};
     uint64_t end_ns = leatn_end_ns(timeout_ns);
     leat_status status;
 
@@ -521,7 +521,7 @@ static leat_status connect_link(const struct setup *setup, leat_link **link)
 
 LEAT_API leat_status leat_connect(const char *address, const leat_link_options *options, leat_link **link)
 {
-    struct setup setup;
+    struct setup setup = {.window_bytes = 0};
     leat_status status;
 
     if (!link)

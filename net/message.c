@@ -2,6 +2,7 @@
  * message.c - sends and receives: their matching, and the functions by which leat's workers move their bytes
  * (leat/storage.h). See link.h. All functions but those that leat or the program calls need link->lock.
  */
+#include "carrier.h"
 #include "link.h"
 
 #include <leat/storage.h>
@@ -199,15 +200,24 @@ struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint6
     return op;
 }
 
-static void free_stash(struct leatn_op *op)
+/* Takes the first piece out of a stash, and frees it. */
+static void free_piece(struct leatn_op *op)
 {
-    struct leatn_stash *stash;
+    struct leatn_stash *stash = op->stash;
 
-    while ((stash = op->stash)) {
-        op->stash = stash->next;
-        free(stash);
-    }
-    op->stash_end = &op->stash;
+    op->stash = stash->next;
+    if (!op->stash)
+        op->stash_end = &op->stash;
+    if (stash->block)
+        leatn_carrier_give_back(op->link, stash);
+    free(stash);
+}
+
+static void add_piece(struct leatn_op *op, struct leatn_stash *stash)
+{
+    stash->next = NULL;
+    *op->stash_end = stash;
+    op->stash_end = &stash->next;
 }
 
 /* Drops a reference. The caller has another reference to the link, or a reference to the op that it drops later with
@@ -219,9 +229,20 @@ static void drop(struct leatn_op *op)
     *op->op_place = op->next_op;
     if (op->next_op)
         op->next_op->op_place = op->op_place;
-    free_stash(op);
+    while (op->stash)
+        free_piece(op);
     leatn_link_release(op->link);
     free(op);
+}
+
+void leatn_op_hold(struct leatn_op *op)
+{
+    op->holders++;
+}
+
+void leatn_op_drop(struct leatn_op *op)
+{
+    drop(op);
 }
 
 void leatn_op_release(struct leatn_op *op)
@@ -502,18 +523,38 @@ static void take_credit(leat_link *link, const struct leatn_frame *frame)
         refresh(want->op);
 }
 
-static void take_data(leat_link *link, const struct leatn_frame *frame)
+/* Returns the receive of a fragment. NULL: the link has failed, because the fragment is not as it should be. */
+static struct leatn_op *receive_of_payload(leat_link *link, const struct leatn_frame *frame, uint64_t bytes, bool wrong)
 {
     struct leatn_op *op = op_table_find(link->numbered, frame->receive);
 
-    if (!op) {
+    if (wrong)
+        leatn_link_fail(link, "the other end sent payload the wrong way: by UCX or by the socket");
+    else if (!op)
         leatn_link_fail(link, "the other end sent payload of a receive that does not exist");
-        return;
-    }
-    if (frame->offset != op->arrived || frame->tail_bytes > op->granted - op->arrived) {
+    else if (frame->offset != op->arrived || bytes > op->granted - op->arrived)
         leatn_link_fail(link, "the other end sent payload at a wrong offset, or without credit");
+    return link->failed ? NULL : op;
+}
+
+/* Payload that UCX brings. */
+static void take_carried(leat_link *link, const struct leatn_frame *frame)
+{
+    bool wrong = !link->carrier || frame->bytes > LEATN_FRAGMENT_MAX;
+    struct leatn_op *op = receive_of_payload(link, frame, frame->bytes, wrong);
+
+    if (!op)
         return;
-    }
+    op->arrived += frame->bytes;
+    leatn_carrier_take(link, op->ended || op->status != LEAT_OK ? NULL : op, (size_t)frame->bytes);
+}
+
+static void take_data(leat_link *link, const struct leatn_frame *frame)
+{
+    struct leatn_op *op = receive_of_payload(link, frame, frame->tail_bytes, link->carrier);
+
+    if (!op)
+        return;
     link->fragment_left = frame->tail_bytes;
     link->fragment = op->ended || op->status != LEAT_OK ? NULL : op;
     if (!link->fragment)
@@ -662,6 +703,11 @@ static void take_request(leat_link *link, const struct leatn_frame *frame, const
         end_put(link, frame->put, status);
 }
 
+void leatn_message_bye(leat_link *link)
+{
+    leatn_link_fail(link, "the other process has closed the link");
+}
+
 void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const char *name)
 {
     switch (frame->type) {
@@ -693,8 +739,12 @@ void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const 
     case LEATN_FRAME_PUT_DONE:
         take_put_done(link, frame);
         break;
+    case LEATN_FRAME_CARRIED:
+        take_carried(link, frame);
+        break;
     case LEATN_FRAME_BYE:
-        leatn_link_fail(link, "the other process has closed the link");
+        if (!leatn_carrier_defers_bye(link))
+            leatn_message_bye(link);
         break;
     default:
         break;
@@ -789,16 +839,12 @@ static size_t take_stash(leat_link *link, struct leatn_op *op, void *memory, siz
     if (!bytes)
         return 0;
     pthread_mutex_unlock(&link->lock);
-    memcpy(memory, stash->bytes + stash->start, bytes);
+    memcpy(memory, stash->at + stash->start, bytes);
     pthread_mutex_lock(&link->lock);
     stash->start += bytes;
     /* The last piece stays while it has room, because the loop may be filling it. */
-    if (stash->start == stash->end && (stash->next || stash->end == stash->room)) {
-        op->stash = stash->next;
-        if (!op->stash)
-            op->stash_end = &op->stash;
-        free(stash);
-    }
+    if (stash->start == stash->end && (stash->next || stash->end == stash->room))
+        free_piece(op);
     return bytes;
 }
 
@@ -876,11 +922,11 @@ static struct leatn_stash *stash_with_room(struct leatn_op *op)
     stash = malloc(sizeof *stash + (size_t)room);
     if (!stash)
         return NULL;
-    stash->next = NULL;
     stash->start = stash->end = 0;
     stash->room = (size_t)room;
-    *op->stash_end = stash;
-    op->stash_end = &stash->next;
+    stash->at = stash->bytes;
+    stash->block = NULL;
+    add_piece(op, stash);
     return stash;
 }
 
@@ -896,7 +942,7 @@ static bool stash_payload(leat_link *link)
     bytes = stash->room - stash->end;
     bytes = bytes < link->fragment_left ? bytes : (size_t)link->fragment_left;
     op->holders++; /* the link may fail meanwhile */
-    got = read_payload(link, stash->bytes + stash->end, bytes);
+    got = read_payload(link, stash->at + stash->end, bytes);
     stash->end += got;
     if (got && link->fragment == op)
         count_payload(link, op, got);
@@ -936,6 +982,33 @@ void leatn_message_stalled(leat_link *link)
         return;
     link->fragment->stalled = true;
     leatn_message_readable(link);
+}
+
+/* ---- payload that UCX brings ---- */
+
+struct leatn_stash *leatn_message_stash_block(struct leatn_op *op, unsigned char *at, size_t bytes)
+{
+    struct leatn_stash *stash = calloc(1, sizeof *stash);
+
+    if (!stash)
+        return NULL;
+    stash->room = bytes;
+    stash->at = at;
+    add_piece(op, stash);
+    return stash;
+}
+
+void leatn_message_carried(leat_link *link, struct leatn_op *op, struct leatn_stash *stash, size_t bytes)
+{
+    stash->end = bytes;
+    link->received_bytes += bytes;
+    op->landed += bytes;
+    refresh(op);
+    if (op->landed == op->bytes) {
+        leave_wire(op);
+        announce_more(link);
+        (void)leatn_link_flush(link);
+    }
 }
 
 /* ---- sending payload ---- */
@@ -1028,6 +1101,39 @@ static bool send_payload(leat_link *link, struct leatn_op *op, const void *paylo
     return true;
 }
 
+void leatn_message_wait_to_send(leat_link *link, struct leatn_op *op)
+{
+    if (!op->queue)
+        op_queue_add(&link->waiters, op);
+}
+
+void leatn_message_may_send(leat_link *link)
+{
+    struct leatn_op *op;
+
+    while ((op = link->waiters.first)) {
+        op_queue_remove(op);
+        refresh(op);
+    }
+}
+
+/* Sends a fragment by the carrier. Returns false if the send has to wait, or has failed. */
+static bool carry(leat_link *link, struct leatn_op *op, const void *payload, size_t bytes)
+{
+    size_t sent;
+
+    if (!op->want || op->want->credit <= op->sent)
+        return false;
+    sent = leatn_carrier_send(link, op, payload, bytes);
+    if (!sent)
+        return false;
+    op->sent += sent;
+    link->sent_bytes += sent;
+    if (op->sent == op->bytes)
+        finish_send(link, op);
+    return true;
+}
+
 /* Returns how many of the bytes that move() was called with count as moved. The last byte of a put does so when all
  * bytes are in the region. */
 static size_t moved_of(const struct leatn_op *op, uint64_t offset)
@@ -1050,6 +1156,11 @@ static size_t send_move(void *object, uint64_t offset, void *memory, size_t byte
         *status = op->status != LEAT_OK ? op->status : LEAT_NOT_READY;
         if (op->status != LEAT_OK || at == bytes)
             break;
+        if (link->carrier) {
+            if (!carry(link, op, (const char *)memory + at, bytes - at) && op->status == LEAT_OK)
+                break;
+            continue;
+        }
         if (link->tx_op != op || !link->tx_left) {
             if (!op->want || op->want->credit <= op->sent || !take_turn(link, op)) {
                 if (op->status == LEAT_OK)

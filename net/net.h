@@ -1,6 +1,6 @@
 /*
- * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, so that
- * they cannot collide with those of libleat or of a program that links it statically.
+ * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, so
+ * that they cannot collide with those of libleat or of a program that links it statically.
  */
 #ifndef LEATN_NET_H
 #define LEATN_NET_H
@@ -59,8 +59,8 @@ leat_status leatn_fail_in(leat_status status, const char *format, ...) __attribu
             return try_status_;                                                                                   \
     } while (0)
 
-/* Fails with NOT_PERMITTED inside a host function, and in a child of fork() whose parent has a device open. call is
- * the name of the public call, for the message. */
+/* Fails with NOT_PERMITTED inside a host function, and in a child of fork() whose parent has a device open. call
+ * is the name of the public call, for the message. */
 leat_status leatn_check_permitted(const char *call);
 
 /* Returns a copy of text for messages, in shown: bytes that are not printable ASCII become '?', and long text is
@@ -73,8 +73,8 @@ const char *leatn_shown(struct leatn_shown *shown, const char *text, size_t byte
 /* ---- structs that can grow: leat/base.h ---- */
 
 /* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: the name of the size field for
- * the message, such as "leat_link_get_info: info->size"; known_bytes: the size of the struct in this version of the
- * library. */
+ * the message, such as "leat_link_get_info: info->size"; known_bytes: the size of the struct in this version of
+ * the library. */
 leat_status leatn_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
 
 /* Copies a checked struct of the caller to known, which has known_bytes, and sets its size to that. Fields that

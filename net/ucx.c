@@ -6,15 +6,20 @@
  * must have succeeded after that. So a send or a receive that is not complete at once does both; if it cannot arm,
  * it makes the descriptor readable with ucp_worker_signal(), and the thread that watches it continues.
  *
- * Failures. UCX ends the sends of an endpoint that has failed, but not the receives, because a receive is not bound
- * to an endpoint. A worker of ours has one endpoint, so ucx.c then cancels all its receives.
+ * Connecting. Both ends need an endpoint, but they must not make them at the same time: UCX 1.13 aborts the
+ * process if two TCP connections between the same workers meet and one of the ends goes away at that moment. So
+ * the first end makes its endpoint and sends a greeting of one byte. When this has come, the second end makes its
+ * own, for which UCX uses the connection that is there, and sends a greeting too.
+ *
+ * Failures. UCX ends the sends of an endpoint that has failed, but not the receives, because a receive is not
+ * bound to an endpoint. A worker of ours has one endpoint, so ucx.c then cancels all its receives.
  */
 #include "ucx.h"
 
 #include "net.h"
 #include "ucx_load.h"
 
-#include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +32,13 @@ enum {
     ROUNDS_TO_END = 1000 /* the same while a worker is destroyed */
 };
 
-/* A send before leatn_ucx_connect(), or a request after leatn_ucx_close(). UCX's number for it. */
+/* The id of the blocks of one byte by which the two ends find out that they are connected. */
+#define GREETING UINT64_MAX
+
+#define UNREACHABLE_FORMAT                                                                                        \
+    "UCX %s has no transport to the other end; check that UCX_TLS and UCX_NET_DEVICES allow one at both ends, or use a tcp: address"
+
+/* A send before the ends are connected, or a request after leatn_ucx_close(). UCX's number for it. */
 #define NOT_CONNECTED ((ucx_status)-24)
 
 struct leatn_ucx_worker {
@@ -35,21 +46,31 @@ struct leatn_ucx_worker {
     void (*changed)(void *object);
     void *object;
     ucx_worker worker;
-    ucx_address *address;
+    unsigned char *address; /* a version, see below, and UCX's address */
     size_t address_bytes;
     int descriptor;
 
     /* Guards all fields below, the fields of requests that are RUNNING, and all calls of UCX for this worker. */
     pthread_mutex_t lock;
     ucx_endpoint endpoint; /* NULL: not connected, or closed */
-    void *closing;         /* UCX's request; NULL: not begun, or complete */
-    bool closed;           /* leatn_ucx_close() was called */
-    ucx_status failure;    /* of the endpoint; LEATN_UCS_OK: none */
-    bool receives_ended;   /* the receives were cancelled after the failure or the close */
-    bool has_changed;      /* changed() must be called after the lock was released */
-    unsigned idle_rounds;  /* calls of leatn_ucx_progress() in which UCX did nothing and could not be armed */
+    void *peer;            /* the address of the other end, until this end connects */
+    bool connected;
+    struct leatn_ucx_request greeting_in, greeting_out;
+    unsigned char greetings[2]; /* the bytes of these two */
+    void *closing;              /* UCX's request; NULL: not begun, or complete */
+    bool closed;                /* leatn_ucx_close() was called */
+    ucx_status failure;         /* of the endpoint; LEATN_UCS_OK: none */
+    bool receives_ended;        /* the receives were cancelled after the failure or the close */
+    bool has_changed;           /* changed() must be called after the lock was released */
+    unsigned idle_rounds;       /* calls of leatn_ucx_progress() in a row that did nothing and could not arm */
     struct leatn_ucx_request *running;
     const struct leatn_ucx_request *starting; /* its call of UCX has not returned */
+};
+
+/* In front of an address: different versions do not understand each other. Between 1.13 and 1.22 requests fail,
+ * and processes are aborted. */
+struct version {
+    uint16_t major, minor;
 };
 
 struct leatn_ucx_memory {
@@ -130,6 +151,53 @@ static void on_received(void *handle, ucx_status code, const ucx_tag_info *info,
     end(handle, user_data, code, code == LEATN_UCS_OK ? info->bytes : 0);
 }
 
+/* Calls UCX for a request that has begun. Returns its answer. */
+static void *call(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, void *memory,
+                  const struct leatn_ucx_memory *in, uint64_t id)
+{
+    ucx_request_parameters parameters = {
+        .mask = LEATN_UCP_OP_ATTR_FIELD_CALLBACK | LEATN_UCP_OP_ATTR_FIELD_USER_DATA |
+                LEATN_UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .user_data = request,
+        .memory_type = LEATN_UCS_MEMORY_TYPE_HOST,
+    };
+
+    if (in) {
+        parameters.mask |= LEATN_UCP_OP_ATTR_FIELD_MEMH;
+        parameters.memory = in->handle;
+    }
+    if (!request->receive) {
+        parameters.call.sent = on_sent;
+        return worker->ucx->api.tag_send(worker->endpoint, memory, request->bytes, id, &parameters);
+    }
+    /* A block may be there already. Then UCX calls on_received() at once, which gets the size of the block;
+     * without this flag it would report the size in another way, which not all paths of 1.13 do. */
+    parameters.mask |= LEATN_UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    parameters.call.received = on_received;
+    return worker->ucx->api.tag_receive(worker->worker, memory, request->bytes, id, UINT64_MAX, &parameters);
+}
+
+/* Starts a request. Returns false if it has failed at once. */
+static bool post(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, void *memory,
+                 const struct leatn_ucx_memory *in, uint64_t id)
+{
+    ucx_status code = LEATN_UCS_OK;
+    void *answer;
+
+    worker->starting = request;
+    answer = call(worker, request, memory, in, id);
+    if (!is_request(answer)) {
+        code = status_of(answer);
+        finish(request, code, request->bytes); /* only a send completes like this */
+    } else if (worker->starting) {
+        request->handle = answer;
+    } else {
+        worker->ucx->api.request_free(answer); /* a callback has ended the request */
+    }
+    worker->starting = NULL;
+    return code == LEATN_UCS_OK;
+}
+
 static void cancel(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request)
 {
     if (request->receive && request->handle)
@@ -147,6 +215,66 @@ static void cancel_receives(struct leatn_ucx_worker *worker)
         cancel(worker, request);
     }
 }
+
+/* ---- connecting; the caller holds the worker's lock ---- */
+
+static void on_failure(void *argument, ucx_endpoint endpoint, ucx_status code)
+{
+    struct leatn_ucx_worker *worker = argument;
+
+    (void)endpoint;
+    worker->failure = code;
+    worker->has_changed = true;
+}
+
+/* Makes the endpoint and sends the greeting. */
+static ucx_status create_endpoint(struct leatn_ucx_worker *worker)
+{
+    /* PEER: sends end when the other end is gone, and closing by force is allowed. */
+    ucx_endpoint_parameters parameters = {
+        .field_mask = LEATN_UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | LEATN_UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      LEATN_UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = worker->peer,
+        .error_mode = LEATN_UCP_ERR_HANDLING_MODE_PEER,
+        .error_handler = {on_failure, worker},
+    };
+    ucx_status code;
+    sigset_t before;
+
+    leatn_ucx_block_signals(&before);
+    code = worker->ucx->api.endpoint_create(worker->worker, &parameters, &worker->endpoint);
+    leatn_ucx_restore_signals(&before);
+    free(worker->peer);
+    worker->peer = NULL;
+    if (code != LEATN_UCS_OK) {
+        worker->endpoint = NULL;
+        return code;
+    }
+    begin(worker, &worker->greeting_out, false, 1);
+    (void)post(worker, &worker->greeting_out, &worker->greetings[1], NULL, GREETING);
+    return LEATN_UCS_OK;
+}
+
+/* Looks whether the greeting of the other end has come. The second end then makes its endpoint. */
+static void continue_connecting(struct leatn_ucx_worker *worker)
+{
+    ucx_status code;
+
+    if (worker->connected || worker->closed || worker->failure != LEATN_UCS_OK ||
+        leatn_ucx_state(&worker->greeting_in) != LEATN_UCX_DONE)
+        return;
+    if (!worker->endpoint) {
+        code = create_endpoint(worker);
+        if (code != LEATN_UCS_OK)
+            on_failure(worker, NULL, code);
+    }
+    if (leatn_ucx_state(&worker->greeting_out) == LEATN_UCX_DONE) {
+        worker->connected = true;
+        worker->has_changed = true;
+    }
+}
+
+/* ---- progress; the caller holds the worker's lock ---- */
 
 static void look_at_close(struct leatn_ucx_worker *worker)
 {
@@ -166,6 +294,7 @@ static bool work(struct leatn_ucx_worker *worker, bool *did)
     while (round < ROUNDS && worker->ucx->api.worker_progress(worker->worker))
         round++;
     *did = round > 0;
+    continue_connecting(worker);
     look_at_close(worker);
     if (worker->failure != LEATN_UCS_OK && !worker->receives_ended)
         cancel_receives(worker);
@@ -192,71 +321,33 @@ static void work_and_arm(struct leatn_ucx_worker *worker)
         (void)worker->ucx->api.worker_signal(worker->worker);
 }
 
-/* Why a request cannot start, or LEATN_UCS_OK. A receive may start before the endpoint is there. */
+/* ---- sends and receives ---- */
+
+/* Why a request cannot start, or LEATN_UCS_OK. A receive may start before this end is connected. */
 static ucx_status refusal(const struct leatn_ucx_worker *worker, bool receive)
 {
     if (worker->failure != LEATN_UCS_OK)
         return worker->failure;
-    return worker->closed || (!receive && !worker->endpoint) ? NOT_CONNECTED : LEATN_UCS_OK;
-}
-
-/* Calls UCX for a request that has begun. Returns its answer. */
-static void *call(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, void *memory,
-                  const struct leatn_ucx_memory *in, uint64_t id, ucx_tag_info *info)
-{
-    ucx_request_parameters parameters = {
-        .mask = LEATN_UCP_OP_ATTR_FIELD_CALLBACK | LEATN_UCP_OP_ATTR_FIELD_USER_DATA |
-                LEATN_UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .user_data = request,
-        .memory_type = LEATN_UCS_MEMORY_TYPE_HOST,
-    };
-
-    if (in) {
-        parameters.mask |= LEATN_UCP_OP_ATTR_FIELD_MEMH;
-        parameters.memory = in->handle;
-    }
-    if (!request->receive) {
-        parameters.call.sent = on_sent;
-        return worker->ucx->api.tag_send(worker->endpoint, memory, request->bytes, id, &parameters);
-    }
-    parameters.mask |= LEATN_UCP_OP_ATTR_FIELD_RECV_INFO;
-    parameters.call.received = on_received;
-    parameters.info = info;
-    return worker->ucx->api.tag_receive(worker->worker, memory, request->bytes, id, UINT64_MAX, &parameters);
+    return worker->closed || (!receive && !worker->connected) ? NOT_CONNECTED : LEATN_UCS_OK;
 }
 
 static bool start(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, bool receive, void *memory,
                   const struct leatn_ucx_memory *in, size_t bytes, uint64_t id)
 {
-    ucx_tag_info info = {.bytes = bytes};
     ucx_status code;
-    void *answer;
+    bool started = false;
 
     pthread_mutex_lock(&worker->lock);
     begin(worker, request, receive, bytes);
     code = refusal(worker, receive);
-    if (code != LEATN_UCS_OK) {
+    if (code == LEATN_UCS_OK)
+        started = post(worker, request, memory, in, id);
+    else
         finish(request, code, 0);
-        goto unlock;
-    }
-    worker->starting = request;
-    answer = call(worker, request, memory, in, id, &info);
-    if (is_request(answer)) {
-        if (worker->starting)
-            request->handle = answer;
-        else
-            worker->ucx->api.request_free(answer); /* a callback has ended the request */
-        worker->starting = NULL;
+    if (started)
         work_and_arm(worker);
-    } else {
-        worker->starting = NULL;
-        code = status_of(answer);
-        finish(request, code, code == LEATN_UCS_OK ? info.bytes : 0);
-    }
-
-unlock:
     unlock(worker);
-    return code == LEATN_UCS_OK;
+    return started;
 }
 
 bool leatn_ucx_send(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, const void *memory,
@@ -297,14 +388,26 @@ void leatn_ucx_describe(const struct leatn_ucx_request *request, char *text, siz
 
 /* ---- progress ---- */
 
-/* UCX did nothing and cannot be armed. Returns how long to wait: at first not at all, since the reason is mostly an
+/* UCX did nothing, but is not asleep. Returns how long to wait: at first not at all, since the reason is mostly an
  * event that has just come, then longer, since a peer whose queue is full may need long. */
 static uint64_t idle_ns(unsigned rounds)
 {
-    static const uint64_t waits[] = {0, 0, 0, 0, 20000, 50000, 100000, 200000, 500000};
+    static const uint64_t waits[] = {0, 0, 20000, 50000, 100000, 200000, 500000};
     unsigned last = sizeof waits / sizeof waits[0] - 1;
 
     return waits[rounds < last ? rounds : last];
+}
+
+/* Arms the descriptor. Returns false if UCX has more work. The descriptor may also be readable in spite of the
+ * arming, for an event that only UCX's own thread handles, such as a connection that is being made; who waited for
+ * the descriptor then would spin. */
+static bool arm(struct leatn_ucx_worker *worker, bool did)
+{
+    struct pollfd watched = {.fd = worker->descriptor, .events = POLLIN};
+
+    if (worker->ucx->api.worker_arm(worker->worker) != LEATN_UCS_OK)
+        return false;
+    return did || poll(&watched, 1, 0) == 0;
 }
 
 uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker)
@@ -314,7 +417,7 @@ uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker)
 
     pthread_mutex_lock(&worker->lock);
     if (work(worker, &did)) {
-        if (worker->ucx->api.worker_arm(worker->worker) == LEATN_UCS_OK)
+        if (arm(worker, did))
             wait_ns = LEATN_UCX_ARMED;
         else if (!did)
             wait_ns = idle_ns(worker->idle_rounds++);
@@ -337,63 +440,57 @@ bool leatn_ucx_poll(struct leatn_ucx_worker *worker)
 
 /* ---- the endpoint ---- */
 
-static void on_failure(void *argument, ucx_endpoint endpoint, ucx_status code)
+static leat_status check_version(const struct leatn_ucx_worker *worker, const void *address, size_t bytes)
 {
-    struct leatn_ucx_worker *worker = argument;
+    const struct leatn_ucx_process *ucx = worker->ucx;
+    struct version version;
 
-    (void)endpoint;
-    worker->failure = code;
-    worker->has_changed = true;
+    if (bytes <= sizeof version || bytes > LEATN_UCX_ADDRESS_MAX)
+        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u",
+                          bytes, sizeof version + 1, LEATN_UCX_ADDRESS_MAX);
+    memcpy(&version, address, sizeof version);
+    if (version.major == ucx->major && version.minor == ucx->minor)
+        return LEAT_OK;
+    return leatn_fail(
+        LEAT_ERROR_LINK,
+        "the other end has UCX %u.%u and this end has %u.%u, and these do not understand each other; install the same version at both ends, or use a tcp: address",
+        version.major, version.minor, ucx->major, ucx->minor);
 }
 
-static leat_status connect_to(struct leatn_ucx_worker *worker, const void *address)
+leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes, bool first)
 {
-    /* PEER: sends end when the other end is gone, and closing by force is allowed. */
-    ucx_endpoint_parameters parameters = {
-        .field_mask = LEATN_UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | LEATN_UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      LEATN_UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .address = address,
-        .error_mode = LEATN_UCP_ERR_HANDLING_MODE_PEER,
-        .error_handler = {on_failure, worker},
-    };
+    const size_t skip = sizeof(struct version);
     ucx_status code;
-    sigset_t before;
-
-    leatn_ucx_block_signals(&before);
-    code = worker->ucx->api.endpoint_create(worker->worker, &parameters, &worker->endpoint);
-    leatn_ucx_restore_signals(&before);
-    if (code != LEATN_UCS_OK) {
-        worker->endpoint = NULL;
-        return code == LEATN_UCS_ERR_UNREACHABLE
-                   ? leatn_fail(
-                         LEAT_ERROR_SYSTEM,
-                         "UCX %s has no transport to the other end; check that UCX_TLS and UCX_NET_DEVICES allow one at both ends, or use a tcp: address",
-                         worker->ucx->version)
-                   : fail_call(worker->ucx, "ucp_ep_create", code);
-    }
-    work_and_arm(worker);
-    return LEAT_OK;
-}
-
-leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes)
-{
-    leat_status status;
     void *copy;
 
-    if (bytes == 0 || bytes > LEATN_UCX_ADDRESS_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs 1 to %u", bytes,
-                          LEATN_UCX_ADDRESS_MAX);
+    TRY(check_version(worker, address, bytes));
     /* UCX reads numbers in it, so it must be aligned, and it does not know where the address ends: a damaged one
      * then meets zeros instead of other memory. */
     copy = calloc(1, 2 * bytes + 4096);
     if (!copy)
         return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the other end's UCX address)");
-    memcpy(copy, address, bytes);
+    memcpy(copy, (const char *)address + skip, bytes - skip);
     pthread_mutex_lock(&worker->lock);
-    status = connect_to(worker, copy);
+    worker->peer = copy;
+    begin(worker, &worker->greeting_in, true, 1);
+    (void)post(worker, &worker->greeting_in, &worker->greetings[0], NULL, GREETING);
+    code = first ? create_endpoint(worker) : LEATN_UCS_OK;
+    if (code == LEATN_UCS_OK)
+        work_and_arm(worker);
     unlock(worker);
-    free(copy);
-    return status;
+    if (code == LEATN_UCS_ERR_UNREACHABLE)
+        return leatn_fail(LEAT_ERROR_LINK, UNREACHABLE_FORMAT, worker->ucx->version);
+    return code == LEATN_UCS_OK ? LEAT_OK : fail_call(worker->ucx, "ucp_ep_create", code);
+}
+
+bool leatn_ucx_is_connected(struct leatn_ucx_worker *worker)
+{
+    bool connected;
+
+    pthread_mutex_lock(&worker->lock);
+    connected = worker->connected;
+    unlock(worker);
+    return connected;
 }
 
 bool leatn_ucx_has_failed(struct leatn_ucx_worker *worker, char *text, size_t text_bytes)
@@ -452,6 +549,20 @@ bool leatn_ucx_is_closed(struct leatn_ucx_worker *worker)
 
 /* ---- workers ---- */
 
+static unsigned char *copy_address(const struct leatn_ucx_process *ucx, const ucx_worker_attributes *attributes,
+                                   size_t *bytes)
+{
+    struct version version = {(uint16_t)ucx->major, (uint16_t)ucx->minor};
+    unsigned char *made = malloc(sizeof version + attributes->address_bytes);
+
+    if (!made)
+        return NULL;
+    memcpy(made, &version, sizeof version);
+    memcpy(made + sizeof version, attributes->address, attributes->address_bytes);
+    *bytes = sizeof version + attributes->address_bytes;
+    return made;
+}
+
 /* Makes what a worker needs of UCX. On failure the caller destroys what is there. */
 static leat_status make_worker(struct leatn_ucx_worker *worker)
 {
@@ -475,15 +586,14 @@ static leat_status make_worker(struct leatn_ucx_worker *worker)
     code = api->worker_query(worker->worker, &attributes);
     if (code != LEATN_UCS_OK)
         return fail_call(worker->ucx, "ucp_worker_query", code);
-    worker->address = attributes.address;
-    worker->address_bytes = attributes.address_bytes;
-    return LEAT_OK;
+    worker->address = copy_address(worker->ucx, &attributes, &worker->address_bytes);
+    api->worker_release_address(worker->worker, attributes.address);
+    return worker->address ? LEAT_OK : leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX address)");
 }
 
 static void destroy_worker(struct leatn_ucx_worker *worker)
 {
-    if (worker->address)
-        worker->ucx->api.worker_release_address(worker->worker, worker->address);
+    free(worker->address);
     if (worker->worker)
         worker->ucx->api.worker_destroy(worker->worker);
     pthread_mutex_destroy(&worker->lock);
@@ -527,14 +637,15 @@ void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker)
         (void)worker->ucx->api.worker_progress(worker->worker);
         look_at_close(worker);
     }
+    if (worker->closing) /* UCX aborts the process if this is missing */
+        worker->ucx->api.request_free(worker->closing);
     pthread_mutex_unlock(&worker->lock);
-    if (worker->address)
-        worker->ucx->api.worker_release_address(worker->worker, worker->address);
-    worker->address = NULL;
     worker->ucx->api.worker_destroy(worker->worker);
     worker->worker = NULL;
     while (worker->running) /* UCX has lost them with the worker */
         finish(worker->running, LEATN_UCS_ERR_CANCELED, 0);
+    free(worker->peer);
+    worker->peer = NULL;
     destroy_worker(worker);
 }
 

@@ -8,26 +8,27 @@
  *
  *     leatn_ucx_worker_create(on_change, link, &worker);                   // also loads UCX, for the first worker
  *     address = leatn_ucx_worker_address(worker, &bytes);                  // to the other end
- *     leatn_ucx_connect(worker, peer_address, peer_bytes);                 // when the address of the peer is there
+ *     leatn_ucx_connect(worker, peer_address, peer_bytes, is_first);       // then until leatn_ucx_is_connected()
  *     leatn_ucx_receive(worker, &request, memory, NULL, 1 << 20, id);
- *     ...                                                                  // until leatn_ucx_state() is not RUNNING
- *     leatn_ucx_close(worker, true);                                       // until leatn_ucx_is_closed()
+ *     ...                                                                  // until leatn_ucx_state() is not
+ * RUNNING leatn_ucx_close(worker, true);                                       // until leatn_ucx_is_closed()
  *     leatn_ucx_worker_destroy(worker);
  *
  * Progress. UCX moves bytes only inside calls. The thread that watches the link's sockets also watches
- * leatn_ucx_descriptor() for reading, and calls leatn_ucx_progress() when it is readable and when the time that the
- * last call returned is over. No thread needs to poll: polling takes the processor from the other end where cores
- * are few. Sends and receives also let UCX work, on the thread that calls them.
+ * leatn_ucx_descriptor() for reading, once (EPOLLONESHOT), and calls leatn_ucx_progress() when it is readable.
+ * What that returns says whether to watch it again at once or after a time. No thread needs to poll: polling takes
+ * the processor from the other end where cores are few. Sends and receives also let UCX work, on the thread that
+ * calls them.
  *
  * Threads. Any thread may call, except that destroy must be the last call on a worker. Each worker has one lock of
- * ours, and UCX is told that calls come one at a time (UCS_THREAD_MODE_SERIALIZED). The states of requests need the
- * lock anyway, and with UCS_THREAD_MODE_MULTI UCX would take a second one inside. Workers of different links work
- * at the same time.
+ * ours, and UCX is told that calls come one at a time (UCS_THREAD_MODE_SERIALIZED). The states of requests need
+ * the lock anyway, and with UCS_THREAD_MODE_MULTI UCX would take a second one inside. Workers of different links
+ * work at the same time.
  *
  * Memory. The bytes of a request belong to UCX until its state is not RUNNING, also after leatn_ucx_cancel(). So a
  * caller whose memory may go away earlier, such as the memory that move() of leat/storage.h gets, needs memory of
- * its own in between (leatn_ucx_memory_create). That memory is registered with the network card once. All memory is
- * host memory, and UCX is told so: it never asks a GPU's driver what an address is.
+ * its own in between (leatn_ucx_memory_create). That memory is registered with the network card once. All memory
+ * is host memory, and UCX is told so: it never asks a GPU's driver what an address is.
  *
  * What is left in the process. UCX is loaded so that it installs no signal handlers, patches no functions of the C
  * library, and prints nothing; ucx.c says how. Variables of the environment that the user sets, such as UCX_TLS or
@@ -85,35 +86,41 @@ struct leatn_ucx_request {
 
 /*
  * Creates a worker. Loads and starts UCX if no other worker exists. changed(object) is called when the state of a
- * request has changed or the endpoint has failed or closed: on any thread that calls a function of this file, and
- * without locks. It must not call functions of this file.
- * Errors: UNSUPPORTED (no UCX, or one that leat cannot use: the message says what to install), HOST_MEMORY, SYSTEM,
- * NOT_PERMITTED (a child of fork()).
+ * request has changed, or the endpoint has connected, failed or closed: on any thread that calls a function of
+ * this file, and without locks. It must not call functions of this file. Errors: UNSUPPORTED (no UCX, or one that
+ * leat cannot use: the message says what to install), HOST_MEMORY, SYSTEM, NOT_PERMITTED (a child of fork()).
  */
 LEAT_NODISCARD leat_status leatn_ucx_worker_create(void (*changed)(void *object), void *object,
                                                    struct leatn_ucx_worker **worker);
 
-/* Ends everything at once, and frees the worker. Requests that are still RUNNING fail, and UCX does not touch their
- * memory after this call. changed() is not called any more. NULL does nothing. */
+/* Ends everything at once, and frees the worker. Requests that are still RUNNING fail, and UCX does not touch
+ * their memory after this call. changed() is not called any more. NULL does nothing. */
 void leatn_ucx_worker_destroy(struct leatn_ucx_worker *worker);
 
-/* Returns the address of the worker, which lives as long as the worker. */
+/* Returns the address of the worker, with the version of UCX in front. It lives as long as the worker. */
 const void *leatn_ucx_worker_address(const struct leatn_ucx_worker *worker, size_t *bytes);
 
 /* Returns a descriptor that is readable when leatn_ucx_progress() has work. It belongs to the worker. */
 int leatn_ucx_descriptor(const struct leatn_ucx_worker *worker);
 
 /*
- * Connects the worker's endpoint. Call it once for a worker. It does not wait for the other end: a later failure of
- * the connection makes requests fail. UCX itself reads the address and does not expect a hostile one, so the caller
- * must have checked who sent it.
- * Errors: INVALID (bytes is 0 or more than LEATN_UCX_ADDRESS_MAX), SYSTEM (UCX's reason), HOST_MEMORY.
+ * Begins to connect to the other end. Call it once for a worker. One end of the link is the first one, and the
+ * other end is not. The call does not wait: leatn_ucx_is_connected() tells when sends may start,
+ * leatn_ucx_has_failed() that they never will. UCX may need minutes to find out that it cannot connect, so the
+ * caller sets a limit. UCX itself reads the address and does not expect a hostile one: the caller must have
+ * checked who sent it. Errors: INVALID (bytes is too small, or more than LEATN_UCX_ADDRESS_MAX), LINK (the other
+ * end has another minor version of UCX; no transport leads to it), SYSTEM (UCX's reason), HOST_MEMORY.
  */
-LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes);
+LEAT_NODISCARD leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *address, size_t bytes,
+                                             bool first);
+
+/* Returns true when both ends have heard of each other. */
+bool leatn_ucx_is_connected(struct leatn_ucx_worker *worker);
 
 /*
- * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. in: the registered
- * memory that contains the bytes, or NULL. Return false if the request failed at once; its state then tells too. A
+ * Start to send or to receive a block of bytes, at least 1 and at most LEATN_UCX_FRAGMENT_MAX. A receive may start
+ * before the ends are connected. id: any number but UINT64_MAX. in: the registered memory that contains the bytes,
+ * or NULL. Return false if the request failed at once; its state then tells too. A
  * receive fails if the block that comes has another size.
  */
 bool leatn_ucx_send(struct leatn_ucx_worker *worker, struct leatn_ucx_request *request, const void *memory,
@@ -134,14 +141,15 @@ static inline enum leatn_ucx_state leatn_ucx_state(const struct leatn_ucx_reques
  */
 void leatn_ucx_cancel(struct leatn_ucx_request *request);
 
-/* Writes why a request failed, also after its worker was destroyed, such as "the UCX transfer failed: Connection reset by remote peer". */
+/* Writes why a request failed, also after its worker was destroyed, such as "the UCX transfer failed: Connection
+ * reset by remote peer". */
 void leatn_ucx_describe(const struct leatn_ucx_request *request, char *text, size_t text_bytes);
 
 /*
- * Lets UCX work, until it has nothing to do or has had its share, then arms the descriptor. Returns LEATN_UCX_ARMED
- * if the descriptor tells when to call again. Otherwise returns after how many nanoseconds the caller must call
- * again, if the descriptor does not become readable before: UCX has work that no event announces, such as bytes
- * for a queue in shared memory that is full.
+ * Lets UCX work, until it has nothing to do or has had its share, then arms the descriptor. Returns
+ * LEATN_UCX_ARMED if the descriptor tells when to call again. Otherwise the caller must not watch the descriptor
+ * now, which may stay readable, and calls again after so many nanoseconds: UCX has work that no event announces,
+ * such as bytes for a queue in shared memory that is full, or an event of which its own thread takes care.
  */
 uint64_t leatn_ucx_progress(struct leatn_ucx_worker *worker);
 
@@ -160,7 +168,7 @@ bool leatn_ucx_has_failed(struct leatn_ucx_worker *worker, char *text, size_t te
  */
 void leatn_ucx_close(struct leatn_ucx_worker *worker, bool flush);
 
-/* Returns true when a close is complete, or nothing was connected. */
+/* Returns true when a close is complete, or there is no endpoint. */
 bool leatn_ucx_is_closed(struct leatn_ucx_worker *worker);
 
 /* Creates memory for blocks, bytes bytes, aligned to pages, and registers it with the devices that UCX uses. The
@@ -169,9 +177,9 @@ LEAT_NODISCARD leat_status leatn_ucx_memory_create(size_t bytes, struct leatn_uc
 void leatn_ucx_memory_destroy(struct leatn_ucx_memory *memory);
 void *leatn_ucx_memory_address(const struct leatn_ucx_memory *memory);
 
-/* Writes what UCX is and uses, as lines of text: its version and file, the kinds of memory that it can move and why
- * not more, and the transports of the worker's endpoint. worker may be NULL: then leat loads UCX for the answer, or
- * says why it cannot. */
+/* Writes what UCX is and uses, as lines of text: its version and file, the kinds of memory that it can move and
+ * why not more, and the transports of the worker's endpoint. worker may be NULL: then leat loads UCX for the
+ * answer, or says why it cannot. */
 void leatn_ucx_explain(struct leatn_ucx_worker *worker, char *text, size_t text_bytes);
 
 #endif

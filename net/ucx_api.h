@@ -125,7 +125,7 @@ typedef struct ucx_request_parameters {
     void *user_data;
     void *reply_buffer;
     ucx_memory_type memory_type;
-    ucx_tag_info *info; /* of a receive that is complete when the call returns */
+    ucx_tag_info *info;
     ucx_memory memory;
 } ucx_request_parameters;
 
@@ -174,8 +174,8 @@ typedef struct ucx_map_parameters {
     X(UCP_OP_ATTR_FIELD_USER_DATA, 1 << 2)                                                                        \
     X(UCP_OP_ATTR_FIELD_FLAGS, 1 << 4)                                                                            \
     X(UCP_OP_ATTR_FIELD_MEMORY_TYPE, 1 << 6)                                                                      \
-    X(UCP_OP_ATTR_FIELD_RECV_INFO, 1 << 7)                                                                        \
     X(UCP_OP_ATTR_FIELD_MEMH, 1 << 8)                                                                             \
+    X(UCP_OP_ATTR_FLAG_NO_IMM_CMPL, 1 << 16)                                                                      \
     X(UCP_MEM_MAP_PARAM_FIELD_ADDRESS, 1 << 0)                                                                    \
     X(UCP_MEM_MAP_PARAM_FIELD_LENGTH, 1 << 1)                                                                     \
     X(UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE, 1 << 4)

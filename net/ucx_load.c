@@ -3,15 +3,15 @@
  *
  * By default UCX installs handlers for SIGILL, SIGSEGV, SIGBUS, SIGFPE and SIGHUP, overwrites the first
  * instructions of mmap(), munmap() and other functions of the C library to learn when memory goes away, and prints
- * warnings. A program that uses a library does not expect that: its own handlers, leat's fault handler and those of
- * a language runtime would lose their signals. All this is decided while the library's constructors run, by
+ * warnings. A program that uses a library does not expect that: its own handlers, leat's fault handler and those
+ * of a language runtime would lose their signals. All this is decided while the library's constructors run, by
  * variables of the environment only. ucp_config_modify() comes too late for it: it accepts the names and has no
  * effect (measured with 1.13.1 and 1.22.0).
  *
- * So leat loads the library while `environ` points to a copy of the environment with a few more variables. setenv()
- * would be worse: it may move or free the array while another thread reads it, and children would inherit the
- * variables. The copy is never freed, so a thread that reads the environment at that time is safe. A thread that
- * changes a variable in these few milliseconds may lose the change. Variables that the user has set are kept.
+ * So leat loads the library while `environ` points to a copy of the environment with a few more variables.
+ * setenv() would be worse: it may move or free the array while another thread reads it, and children would inherit
+ * the variables. The copy is never freed, so a thread that reads the environment at that time is safe. A thread
+ * that changes a variable in these few milliseconds may lose the change. Variables that the user has set are kept.
  *
  * Without its patches in the C library UCX cannot remember which memory it has registered with a network card. For
  * such cards it registers the memory of each block, unless it is memory of leatn_ucx_memory_create().
@@ -32,7 +32,8 @@
 #define LIBRARY "libucp.so.0"
 #define PATH_VARIABLE "LEAT_UCX_LIBRARY"
 
-/* The oldest version that leat has been tested with, and the version of the API that leat's declarations are of. */
+/* The oldest version that leat has been tested with, and the version of the API that leat's declarations are of.
+ */
 enum { MAJOR = 1, MINOR_FLOOR = 13 };
 
 /* Each line: the variable that the user may have set, and what leat adds otherwise. */
@@ -108,11 +109,10 @@ static leat_status fail_open(const char *path, const char *reason)
     if (!reason)
         reason = "no reason given";
     if (strstr(reason, "No such file"))
-        return leatn_fail(
-            LEAT_ERROR_UNSUPPORTED,
-            "UCX is not on this machine (%s); install it (Debian: libucx0), or set " PATH_VARIABLE
-            " to the path of a " LIBRARY ", such as the one of PyPI's package libucx-cu13",
-            reason);
+        return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+                          "UCX is not on this machine (%s); install it (Debian: libucx0), or set " PATH_VARIABLE
+                          " to the path of a " LIBRARY ", such as the one of PyPI's package libucx-cu13",
+                          reason);
     return leatn_fail(LEAT_ERROR_UNSUPPORTED,
                       "UCX cannot be loaded from %s (%s); reinstall it (Debian: libucx0), or set " PATH_VARIABLE
                       " to the path of a good " LIBRARY,
@@ -129,7 +129,7 @@ static leat_status take_functions(const char *path)
         LEATN_UCX_SYMBOL_LIST(SYMBOL)
 #undef SYMBOL
     };
-    unsigned major, minor, release;
+    unsigned release;
 
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *function = dlsym(library, symbols[i].name);
@@ -139,13 +139,14 @@ static leat_status take_functions(const char *path)
             memcpy((char *)&process.api + symbols[i].offset, &function, sizeof function);
             if (i > 0)
                 continue;
-            process.api.get_version(&major, &minor, &release);
-            if (major == MAJOR && minor >= MINOR_FLOOR)
+            process.api.get_version(&process.major, &process.minor, &release);
+            if (process.major == MAJOR && process.minor >= MINOR_FLOOR)
                 continue;
-            return leatn_fail(LEAT_ERROR_UNSUPPORTED,
-                              "leat needs UCX %d.%d or a newer %d.x, found %u.%u.%u (%s); install another one, or set " PATH_VARIABLE
-                              " to the path of its " LIBRARY,
-                              MAJOR, MINOR_FLOOR, MAJOR, major, minor, release, path);
+            return leatn_fail(
+                LEAT_ERROR_UNSUPPORTED,
+                "leat needs UCX %d.%d or a newer %d.x, found %u.%u.%u (%s); install another one, or set " PATH_VARIABLE
+                " to the path of its " LIBRARY,
+                MAJOR, MINOR_FLOOR, MAJOR, process.major, process.minor, release, path);
         }
         return leatn_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s is no UCX that leat can use: it has no function %s; set " PATH_VARIABLE

@@ -13,8 +13,9 @@
 
 struct leatn_ucx_process {
     struct leatn_ucx_api api;
-    const char *version;   /* such as "1.13.1" */
-    char path[512];        /* of the library's file */
+    const char *version; /* such as "1.13.1" */
+    unsigned major, minor;
+    char path[512]; /* of the library's file */
     ucx_context context;
     uint64_t memory_types; /* bits: LEATN_UCS_MEMORY_TYPE_... */
 };
@@ -27,8 +28,8 @@ void leatn_ucx_release(void);
 /* Returns UCX's text for a status. UCX was loaded before. */
 const char *leatn_ucx_status_text(ucx_status code);
 
-/* Block signals on this thread, and restore its mask. Used around calls in which UCX may start a thread: the thread
- * inherits the mask, so it never runs a handler of the program. */
+/* Block signals on this thread, and restore its mask. Used around calls in which UCX may start a thread: the
+ * thread inherits the mask, so it never runs a handler of the program. */
 void leatn_ucx_block_signals(sigset_t *before);
 void leatn_ucx_restore_signals(const sigset_t *before);
 

@@ -109,7 +109,7 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(test_net): %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
+$(test_net) $(test_bin)/measure_ucx: %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat-net.a $(checked_lib) -lcmocka \
 	    $(net_libs) $(test_libs) $(LIB_LIBS) -o $@
@@ -140,6 +140,10 @@ $(test_bin)/unit_trace: test_libs = -lz
 # The sequences of allocations of "leat bench" that measure packing.
 $(test_bin)/unit_packing: $(BUILD)/obj/cli/packing_plan.o
 $(test_bin)/unit_packing: test_libs = $(cli_libs)
+
+# What "leat receive" accepts as names of files.
+$(test_bin)/unit_transfer_name.o: CPPFLAGS += -Icli
+$(test_bin)/unit_transfer_name: $(BUILD)/obj/cli/transfer_name.o
 
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
@@ -244,7 +248,7 @@ tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(te
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \
             cli_cu.sh cli_completion.sh cli_run.sh cli_run_pool.sh cli_run_trace.sh cli_programs.sh cli_trace.sh \
-            cli_advice.sh cli_top.sh)
+            cli_advice.sh cli_top.sh cli_net.sh)
 export LEAT_COMMAND = $(abspath $(BUILD))/leat
 export LEAT_TEST_CFLAGS = $(filter -fsanitize%,$(CFLAGS))
 
@@ -300,8 +304,10 @@ check-plain: tests
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
+# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
 check-net: $(test_net) $(test_jitter)
 	$(Q)status=0; tests/run.sh '$(BUILD)' cpu:0 $(test_net) || status=1; \
+	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region || status=1; \
 	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
 	case '$(CFLAGS)' in *-fsanitize*) exit $$status ;; esac; \

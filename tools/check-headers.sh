@@ -73,7 +73,7 @@ for language in c c++; do
     done=$((done + 1))
     # shellcheck disable=SC2086
     {
-        printf '#include <%s>\n' leat/leat.h leat/model.h
+        printf '#include <%s>\n' leat/leat.h leat/link.h leat/model.h
         for type in $grown; do
             printf 'size_t use_%s(void);\nsize_t use_%s(void)\n{\n    %s made = %s_INIT;\n\n    return made.size;\n}\n' \
                 "$type" "$type" "$type" "${type^^}"
@@ -84,7 +84,7 @@ for language in c c++; do
 done
 
 # Only calls that end something, and two that cannot fail, may leave out LEAT_NODISCARD.
-ending='close|destroy|free|release|unload|unmap|unregister|unreserve|unwrap|cancel|error_set|thread_set_tag'
+ending='abandon|close|destroy|free|release|unload|unmap|unregister|unreserve|unwrap|unexpose|cancel|error_set|thread_set_tag'
 marked=$(grep -hE '^LEAT_API leat_status ' include/leat/*.h | grep -vE "^LEAT_API leat_status leat_([a-z0-9_]+_)?($ending)\\(" || :)
 if [ -n "$marked" ]; then
     echo "headers: without LEAT_NODISCARD:"

@@ -35,6 +35,12 @@
  *     ucx:HOST:PORT     as tcp:, and the bytes of messages go by UCX, where both ends have it (leat_link_get_info
  *                       says which transport it is). Without libucp.so.0 the call fails, and says what to install
  *
+ * UCX. leat loads libucp.so.0, or the file that the environment variable LEAT_UCX_LIBRARY names. Both ends need the
+ * same minor version, 1.13 or newer; otherwise the link fails. UCX chooses its network cards and its own ports, which
+ * a firewall must not block: the variables UCX_TLS, UCX_NET_DEVICES and UCX_TCP_PORT_RANGE restrict them. It listens
+ * there without asking for a key. leat keeps UCX from installing signal handlers, from patching functions of the C
+ * library and from printing, unless a variable UCX_... asks for that.
+ *
  * Who may connect. Nothing listens unless a program asks for it. A tcp: or ucx: address needs a key that both ends
  * know; each end proves to the other that it knows the key, and the key is never sent. The bytes themselves are
  * neither encrypted nor authenticated: use such links on networks that you trust, or inside a tunnel

@@ -11,10 +11,10 @@
  *
  * The compiler warns if a program ignores a status (LEAT_NODISCARD), because a call that failed did nothing:
  * memory was not allocated, bytes were not copied. A cast to void says that the status does not matter. Calls that
- * end something (close, destroy, free, release, unload, unmap, unregister, unreserve, unwrap, cancel) are exempt,
- * so that the cleanup on an error path stays short: there the first failure is the one to report, and mostly the
- * handle is gone even if the call fails. Read their status where the program can act on it: leat_pool_destroy()
- * (BUSY), leat_free() (RANGE in guard mode), leat_device_close() (work that failed).
+ * end something (close, destroy, free, release, unload, unmap, unregister, unreserve, unwrap, unexpose, cancel,
+ * abandon) are exempt, so that the cleanup on an error path stays short: there the first failure is the one to
+ * report, and mostly the handle is gone even if the call fails. Read their status where the program can act on it:
+ * leat_pool_destroy() (BUSY), leat_free() (RANGE in guard mode), leat_device_close() (work that failed).
  *
  * Threads. leat_last_error() belongs to the calling thread: it describes the latest failure that a leat call
  * returned on this thread. A successful call leaves it unchanged.

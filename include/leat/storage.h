@@ -80,6 +80,7 @@ typedef struct leat_storage_ops {
      * reached the copy. NULL: object does not need it. */
     void (*stop)(void *object);
 } leat_storage_ops;
+#define LEAT_STORAGE_OPS_INIT LEAT_SIZED_INIT_(leat_storage_ops)
 
 /*
  * Copies the next bytes bytes that ops->move() produces to dst. The program gives object to leat: leat calls

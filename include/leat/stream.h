@@ -121,9 +121,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_e
 /* ---- counters in memory ---------------------------------------------------------------------------------- */
 
 /*
- * A counter is a 32-bit number in memory that both streams and the host can reach. A stream writes it, or waits for
- * it, in stream order and without a call of the host. The other side of a wait may be a stream of any device of
- * the driver, this process's host, or another process that maps the same memory. leat/share.h uses counters to
+ * A counter is a 32-bit number in memory that both streams and the host can reach. A stream writes it, or waits
+ * for it, in stream order and without a call of the host. The other side of a wait may be a stream of any device
+ * of the driver, this process's host, or another process that maps the same memory. leat/share.h uses counters to
  * hand memory over between processes.
  *
  *     leat_memory_alloc(dev, LEAT_KIND_PINNED, 4, &counter);       // or leat_register() of shared memory
@@ -154,10 +154,11 @@ LEAT_NODISCARD LEAT_API leat_status leat_event_elapsed(leat_event *start, leat_e
 /*
  * Stores value in the counter at ptr when all work submitted to stream so far is complete. A host thread or
  * another process that reads value with an acquire load also sees what this work wrote to host memory.
- * Errors: HANDLE; POINTER (ptr NULL, pageable memory, or memory that was freed); RANGE (less than 4 bytes); INVALID
- * (ptr is not a multiple of 4; device memory of another device); UNSUPPORTED (managed memory; the driver has no
- * such operation: CUDA before 11.7, GPUs and HIP libraries without hipDeviceAttributeCanUseStreamWaitValue);
- * NOT_PERMITTED (inside a host function; memory that devices may only read); HOST_MEMORY, DEVICE_LOST, DRIVER.
+ * Errors: HANDLE; POINTER (ptr NULL, pageable memory, or memory that was freed); RANGE (less than 4 bytes);
+ * INVALID (ptr is not a multiple of 4; device memory of another device); UNSUPPORTED (managed memory; the driver
+ * has no such operation: CUDA before 11.7, GPUs and HIP libraries without
+ * hipDeviceAttributeCanUseStreamWaitValue); NOT_PERMITTED (inside a host function; memory that devices may only
+ * read); HOST_MEMORY, DEVICE_LOST, DRIVER.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_stream_write_u32(leat_stream *stream, void *ptr, uint32_t value);
 

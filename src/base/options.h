@@ -63,6 +63,9 @@
     X(RECORD_ALLOCATIONS, ANY, "", 0,                                                                             \
       "A file to which this program's allocations are written, with what orders them, as a trace for 'leat "      \
       "replay'; %p in its name becomes the number of the process.")                                               \
+    X(LINK_KEY_FILE, ANY, "", 0,                                                                                  \
+      "The file with the key of tcp: and ucx: addresses, for leat send, receive, serve and bench net without "    \
+      "--key-file. The libraries do not read it.")                                                                \
     X(LEAKS, FLAG, "0", 1,                                                                                        \
       "1: what is still allocated when a device is closed is listed on standard error, by tag, and by call "      \
       "stack with LEAT_POOL_BACKTRACES=1.")                                                                       \

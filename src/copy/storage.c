@@ -105,7 +105,7 @@ static const struct leati_storage_ops storage_ops = {
     .move = move, .ready = ready, .spoil = spoil, .describe = describe, .hold = hold, .release = release};
 
 /* The arguments of a call. */
-struct request {
+struct storage_request {
     const leat_storage_ops *ops;
     void *object;
     void *memory;
@@ -113,7 +113,7 @@ struct request {
     bool write;
 };
 
-static leat_status submit(leat_stream *stream, const struct request *request, struct program_storage *storage,
+static leat_status submit(leat_stream *stream, const struct storage_request *request, struct program_storage *storage,
                           const leat_copy_options *options, leat_ticket **ticket)
 {
     struct leati_storage described = {
@@ -125,7 +125,7 @@ static leat_status submit(leat_stream *stream, const struct request *request, st
     return leati_ticket_start(stream->device, &plan, request->bytes ? 1 : 0, options, ticket);
 }
 
-static leat_status start(const char *what, leat_stream *stream, const struct request *request,
+static leat_status start(const char *what, leat_stream *stream, const struct storage_request *request,
                          const leat_copy_options *options, leat_ticket **ticket)
 {
     leat_ticket *made;
@@ -157,7 +157,7 @@ leat_status leat_storage_read_start(leat_stream *stream, void *dst, const leat_s
                                     size_t bytes, const leat_copy_options *options, leat_ticket **ticket)
 {
     LEATI_SPAN(LEATI_TRACE_FILE_READ, "leat_storage_read_start");
-    return start("leat_storage_read_start", stream, &(struct request){ops, object, dst, bytes, false}, options,
+    return start("leat_storage_read_start", stream, &(struct storage_request){ops, object, dst, bytes, false}, options,
                  ticket);
 }
 
@@ -166,7 +166,7 @@ leat_status leat_storage_write_start(leat_stream *stream, const leat_storage_ops
                                      leat_ticket **ticket)
 {
     LEATI_SPAN(LEATI_TRACE_FILE_WRITE, "leat_storage_write_start");
-    return start("leat_storage_write_start", stream, &(struct request){ops, object, (void *)src, bytes, true},
+    return start("leat_storage_write_start", stream, &(struct storage_request){ops, object, (void *)src, bytes, true},
                  options, ticket);
 }
 

@@ -38,8 +38,8 @@ leat_status leati_counter_find(leat_stream *stream, const void *ptr, bool write,
     if (endpoint.device_pointer)
         device_pointer = endpoint.device_pointer;
     else if (endpoint.location.kind == LEAT_KIND_PINNED && driver->ops->host_device_pointer)
-        LEATI_TRY(driver->ops->host_device_pointer(driver, stream->device->native, device_pointer,
-                                                   &device_pointer));
+        LEATI_TRY(
+            driver->ops->host_device_pointer(driver, stream->device->native, device_pointer, &device_pointer));
     *counter = device_pointer;
     return LEAT_OK;
 }
@@ -64,8 +64,8 @@ leat_status leati_counter_submit(leat_stream *stream, const struct leati_mem_op 
         leati_span_stream(&stream->traced);
     status = driver->ops->stream_mem_ops(driver, stream->native, ops, count);
     leati_stream_piece_ends(stream);
-    /* Whoever writes the counter may have written pageable memory before. So later copies must not read such memory
-     * before the wait is over. */
+    /* Whoever writes the counter may have written pageable memory before. So later copies must not read such
+     * memory before the wait is over. */
     if (waits)
         leati_stream_writes_host(stream);
     leati_timeline_submitted(stream->timeline);
@@ -90,9 +90,9 @@ leat_status leat_stream_write_u32(leat_stream *stream, void *ptr, uint32_t value
     LEATI_TRY(leati_check_permitted("leat_stream_write_u32"));
     LEATI_TRY(leati_check_stream("leat_stream_write_u32", stream));
     status = submit(stream, ptr, value, false);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_stream_write_u32 of %u on %s", value,
-                                             stream->device->name);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_stream_write_u32 of %u on %s", value, stream->device->name);
 }
 
 leat_status leat_stream_wait_u32(leat_stream *stream, const void *ptr, uint32_t value)
@@ -103,7 +103,7 @@ leat_status leat_stream_wait_u32(leat_stream *stream, const void *ptr, uint32_t 
     LEATI_TRY(leati_check_permitted("leat_stream_wait_u32"));
     LEATI_TRY(leati_check_stream("leat_stream_wait_u32", stream));
     status = submit(stream, ptr, value, true);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_stream_wait_u32 for %u on %s", value,
-                                             stream->device->name);
+    return status == LEAT_OK
+               ? status
+               : leati_fail_in(status, "leat_stream_wait_u32 for %u on %s", value, stream->device->name);
 }

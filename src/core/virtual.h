@@ -1,6 +1,6 @@
 /*
- * virtual.h - for the rest of leat: looks up mappings in reserved addresses (virtual.c), exports and imports physical
- * memory, and releases what belongs to a device that closes.
+ * virtual.h - for the rest of leat: looks up mappings in reserved addresses (virtual.c), exports and imports
+ * physical memory, and releases what belongs to a device that closes.
  */
 #ifndef LEATI_VIRTUAL_H
 #define LEATI_VIRTUAL_H

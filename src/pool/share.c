@@ -32,8 +32,8 @@ static leat_status check_share(const char *what, const leat_share *share)
         return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_HANDLE,
-        "%s: share %p is not a live share: it was destroyed, its device was closed, or it never came from leat", what,
-        (const void *)share);
+        "%s: share %p is not a live share: it was destroyed, its device was closed, or it never came from leat",
+        what, (const void *)share);
 }
 
 static uint32_t slot_of(uint64_t number)
@@ -80,8 +80,8 @@ static bool is_broken(const struct leat_share *share, uint64_t number)
     unsigned other = !share->side;
 
     return atomic_load_explicit(&page->broken[other], memory_order_acquire) &&
-           (int32_t)((uint32_t)number -
-                     atomic_load_explicit(&page->broken_from[other], memory_order_relaxed)) >= 0;
+           (int32_t)((uint32_t)number - atomic_load_explicit(&page->broken_from[other], memory_order_relaxed)) >=
+               0;
 }
 
 /* Returns true if the other side has made its hand-over number, which can be relied on. */
@@ -102,7 +102,8 @@ static void publish_broken(struct leat_share *share)
     while (number <= share->handed && is_executed(share->counters->handed, number))
         number++;
     atomic_store_explicit(&share->page->broken_from[share->side], (uint32_t)number, memory_order_relaxed);
-    /* Release: see is_broken(). Sequentially consistent, so that it also comes before the counters that end waits. */
+    /* Release: see is_broken(). Sequentially consistent, so that it also comes before the counters that end waits.
+     */
     atomic_store(&share->page->broken[share->side], 1);
 }
 
@@ -112,9 +113,10 @@ static void report(struct leat_share *share, uint64_t stream_serial, uint64_t nu
     struct leat_device *device = share->device;
     char message[256];
 
-    snprintf(message, sizeof message,
-             "leat_share_take_over: the process that shares %p ended, destroyed its share or was abandoned before its hand-over %llu, so what this stream did afterwards used memory that was not handed over",
-             share->ptr, (unsigned long long)number);
+    snprintf(
+        message, sizeof message,
+        "leat_share_take_over: the process that shares %p ended, destroyed its share or was abandoned before its hand-over %llu, so what this stream did afterwards used memory that was not handed over",
+        share->ptr, (unsigned long long)number);
     leati_lock(&device->lock);
     for (struct leati_link *at = device->streams.next; at != &device->streams; at = at->next) {
         leat_stream *stream = LEATI_CONTAINER_OF(at, leat_stream);
@@ -221,7 +223,7 @@ static leat_status map_page(struct leat_share *share, int fd)
 
     if (seals < 0 || flags < 0 || (seals & PAGE_SEALS) != PAGE_SEALS ||
         (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) || (flags & O_ACCMODE) != O_RDWR || fstat(fd, &file) ||
-        file.st_size != LEATI_SHARE_PAGE_BYTES || file.st_blksize > LEATI_SHARE_PAGE_BYTES)
+        file.st_size != LEATI_SHARE_PAGE_BYTES)
         return leati_fail(LEAT_ERROR_INVALID,
                           "the second descriptor is not the counters of a share: a sealed memory file of %d bytes",
                           LEATI_SHARE_PAGE_BYTES);
@@ -252,6 +254,9 @@ static leat_status register_counters(struct leat_share *share)
                           driver->name);
     LEATI_TRY(map_counters(-1, LEATI_SHARE_PRIVATE_BYTES, &mapped));
     share->counters = mapped;
+    share->takers = calloc(LEATI_SHARE_SLOTS, sizeof *share->takers);
+    if (!share->takers)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the numbers of streams");
     LEATI_TRY(leat_register(share->device, share->page, LEATI_SHARE_PAGE_BYTES));
     share->page_registered = true;
     LEATI_TRY(leat_register(share->device, share->counters, LEATI_SHARE_PRIVATE_BYTES));
@@ -263,15 +268,16 @@ static leat_status register_counters(struct leat_share *share)
 /* Returns the address for streams of a counter in the page or in the private counters. */
 static _Atomic uint32_t *page_counter(struct leat_share *share, unsigned side, uint64_t number)
 {
-    return (_Atomic uint32_t *)(void *)(share->page_on_device +
-                                        ((char *)&share->page->handed[side][slot_of(number)] -
-                                         (char *)share->page));
+    size_t offset = (size_t)((char *)&share->page->handed[side][slot_of(number)] - (char *)share->page);
+
+    return (_Atomic uint32_t *)(void *)(share->page_on_device + offset);
 }
 
 static _Atomic uint32_t *private_counter(struct leat_share *share, const _Atomic uint32_t *slots, uint64_t number)
 {
-    return (_Atomic uint32_t *)(void *)(share->counters_on_device +
-                                        ((const char *)&slots[slot_of(number)] - (const char *)share->counters));
+    size_t offset = (size_t)((const char *)&slots[slot_of(number)] - (const char *)share->counters);
+
+    return (_Atomic uint32_t *)(void *)(share->counters_on_device + offset);
 }
 
 /* ---- creating and ending ---- */
@@ -321,6 +327,7 @@ static leat_status end_counters(struct leat_share *share)
         munmap(share->page, LEATI_SHARE_PAGE_BYTES);
     if (share->counters)
         munmap(share->counters, LEATI_SHARE_PRIVATE_BYTES);
+    free(share->takers);
     return status;
 }
 
@@ -372,8 +379,8 @@ static leat_status publish(struct leat_share *made, leat_share **share)
 
 /* ---- creating ---- */
 
-/* Exports a block, and clears the rest of its last page, which may hold what an earlier block left there. The other
- * process must not see the page before that is done. */
+/* Exports a block, and clears the rest of its last page, which may hold what an earlier block left there. The
+ * other process must not see the page before that is done. */
 static leat_status export_block(struct leat_share *share, leat_stream *stream, void *ptr)
 {
     struct leati_driver *driver = stream->device->driver;
@@ -414,8 +421,9 @@ static leat_status export_physical(struct leat_share *share, void *ptr)
                             mapped.device->name);
     else if (mapped.access == LEAT_ACCESS_NONE ||
              (mapped.access == LEAT_ACCESS_READ && share->access != LEAT_ACCESS_READ))
-        status = leati_fail(LEAT_ERROR_INVALID,
-                            "%p is mapped with less access than the share would give (leat_virtual_set_access)", ptr);
+        status =
+            leati_fail(LEAT_ERROR_INVALID,
+                       "%p is mapped with less access than the share would give (leat_virtual_set_access)", ptr);
     if (status == LEAT_OK)
         status = leati_physical_export(mapped.physical, share->access, &share->memory_fd);
     (void)LEATI_QUIETLY(leat_physical_release(mapped.physical));
@@ -567,10 +575,11 @@ static leat_status check_device(leat_device *device, const struct leati_share_me
         same = same && info.ordinal == message->ordinal;
     if (same)
         return LEAT_OK;
-    return leati_fail(LEAT_ERROR_INVALID,
-                      "the memory is on %s:%d of the sender (%s%s%s), and %s is another device (%s): receive it there",
-                      message->driver, message->ordinal, message->model, message->pci_address[0] ? ", " : "",
-                      message->pci_address, device->name, info.pci_address);
+    return leati_fail(
+        LEAT_ERROR_INVALID,
+        "the memory is on %s:%d of the sender (%s%s%s), and %s is another device (%s): receive it there",
+        message->driver, message->ordinal, message->model, message->pci_address[0] ? ", " : "",
+        message->pci_address, device->name, info.pci_address);
 }
 
 /* Takes the receiver's side, which only one process can have. */
@@ -736,8 +745,7 @@ leat_status leat_share_hand_over(leat_stream *stream, leat_share *share)
     leati_lock(&share->turn);
     status = hand_over(stream, share);
     leati_unlock(&share->turn);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_share_hand_over on %s", stream->device->name);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_share_hand_over on %s", stream->device->name);
 }
 
 /* Numbers a take-over, and keeps which stream makes it. Call with the turn held. */
@@ -785,8 +793,7 @@ leat_status leat_share_take_over(leat_stream *stream, leat_share *share)
     leati_lock(&share->turn);
     status = take_over(stream, share);
     leati_unlock(&share->turn);
-    return status == LEAT_OK ? status
-                             : leati_fail_in(status, "leat_share_take_over on %s", stream->device->name);
+    return status == LEAT_OK ? status : leati_fail_in(status, "leat_share_take_over on %s", stream->device->name);
 }
 
 /* ---- describing ---- */

@@ -1,19 +1,19 @@
 /*
- * share.h - the parts of leat/share.h: a side of a share (share.c), the message that carries it to the other process
- * (share_message.c), and the thread that notices the end of the other process (share_watch.c).
+ * share.h - the parts of leat/share.h: a side of a share (share.c), the message that carries it to the other
+ * process (share_message.c), and the thread that notices the end of the other process (share_watch.c).
  *
  * Numbers. Hand-overs and take-overs of a side are counted from 1. The page of counters, a memory file that both
- * processes map, has a slot for each of the latest LEATI_SHARE_SLOTS hand-overs of each side: the stream writes the
- * number of hand-over n into slot n % LEATI_SHARE_SLOTS, and the other side's stream waits until the slot has
+ * processes map, has a slot for each of the latest LEATI_SHARE_SLOTS hand-overs of each side: the stream writes
+ * the number of hand-over n into slot n % LEATI_SHARE_SLOTS, and the other side's stream waits until the slot has
  * reached n. So one slot does not depend on the order in which different streams reach their hand-overs, and a
  * hand-over that is late cannot undo what a host wrote to end the waits for later ones.
  *
  * The other process can write the page at any time. So what decides about memory of this process, that is, whether
  * streams still use the page, is kept in private counters, which each stream writes behind its operation.
  *
- * Locks, in this order: the turn of share_watch.c, its list, a share's turn, a share's lock, the device's lock, and
- * then those of streams and timelines. A share's turn is held while work is submitted, which may take as long as
- * the device is busy; so nothing that ends a wait may need it.
+ * Locks, in this order: the turn of share_watch.c, its list, a share's turn, a share's lock, the device's lock,
+ * and then those of streams and timelines. A share's turn is held while work is submitted, which may take as long
+ * as the device is busy; so nothing that ends a wait may need it.
  */
 #ifndef LEATI_SHARE_H
 #define LEATI_SHARE_H
@@ -28,9 +28,9 @@ enum { LEATI_SHARE_SLOTS = 1024, LEATI_SHARE_PAGE_BYTES = 12288, LEATI_SHARE_PRI
 /* The page of counters. Side 0 has created the share, side 1 has received it. */
 struct leati_share_page {
     _Atomic uint64_t magic;
-    _Atomic uint32_t received;        /* 1: a process has received the share */
-    _Atomic uint32_t broken[2];       /* 1: the side has abandoned the share */
-    _Atomic uint32_t broken_from[2];  /* and its hand-overs from this number on count for nothing */
+    _Atomic uint32_t received;       /* 1: a process has received the share */
+    _Atomic uint32_t broken[2];      /* 1: the side has abandoned the share */
+    _Atomic uint32_t broken_from[2]; /* and its hand-overs from this number on count for nothing */
     unsigned char unused[4068];
     _Atomic uint32_t handed[2][LEATI_SHARE_SLOTS];
 };
@@ -65,7 +65,7 @@ struct leat_share {
     bool gone;              /* the other side is gone, or was abandoned */
     bool sent;              /* changed with turn held too */
     uint64_t handed, taken; /* numbers of the latest calls */
-    uint64_t takers[LEATI_SHARE_SLOTS]; /* serial of the stream of each of the latest take-overs */
+    uint64_t *takers;       /* serial of the stream of each of the latest take-overs, LEATI_SHARE_SLOTS */
 };
 
 /* ---- share.c ---- */

@@ -37,8 +37,8 @@ static leat_status check_unix(int socket_fd)
     return LEAT_OK;
 }
 
-/* Waits until the socket can go on with a message of which a part has gone. Limits the time, so that the other side
- * cannot hold up this thread. */
+/* Waits until the socket can go on with a message of which a part has gone. Limits the time, so that the other
+ * side cannot hold up this thread. */
 static leat_status wait_for_rest(int socket_fd, short events)
 {
     struct pollfd poll_fd = {.fd = socket_fd, .events = events};
@@ -177,9 +177,10 @@ static leat_status check(const struct leati_share_message *message, const struct
     if (message->magic != LEATI_SHARE_MAGIC)
         return leati_fail(LEAT_ERROR_INVALID, "the message is not from leat_share_send()");
     if (message->version != 1)
-        return leati_fail(LEAT_ERROR_INVALID,
-                          "the share is of version %u, and this leat knows version 1; use the same leat on both sides",
-                          message->version);
+        return leati_fail(
+            LEAT_ERROR_INVALID,
+            "the share is of version %u, and this leat knows version 1; use the same leat on both sides",
+            message->version);
     if (incoming->cut || incoming->count != LEATI_SHARE_FDS)
         return leati_fail(
             LEAT_ERROR_INVALID,

@@ -1,9 +1,9 @@
 /*
- * test_share.c - tests leat/share.h: memory that two processes share and hand over in stream order. The program runs
- * itself again as the other process. LEAT_TEST_DEVICE names the device.
+ * test_share.c - tests leat/share.h: memory that two processes share and hand over in stream order. The program
+ * runs itself again as the other process. LEAT_TEST_DEVICE names the device.
  *
- * A gate (harness.h) holds up the work that must come first, and the test looks at the other side while the gate is
- * closed. So a wait that is missing gives wrong bytes every time, and not only by chance.
+ * A gate (harness.h) holds up the work that must come first, and the test looks at the other side while the gate
+ * is closed. So a wait that is missing gives wrong bytes every time, and not only by chance.
  */
 #include "seed.h"
 #include "test_pool.h"
@@ -211,8 +211,8 @@ static void write_behind_a_gate(leat_stream *stream, leat_share *share, void *bl
 }
 
 /* The other side: reads after the take-over. */
-static void read_after_the_wait(leat_stream *stream, leat_share *share, void *block, uint32_t value, uint32_t *seen,
-                                int control)
+static void read_after_the_wait(leat_stream *stream, leat_share *share, void *block, uint32_t value,
+                                uint32_t *seen, int control)
 {
     assert_true(hear(control));
     OK(leat_share_take_over(stream, share));
@@ -226,6 +226,7 @@ static void read_after_the_wait(leat_stream *stream, leat_share *share, void *bl
 static void order_holds_in_both_directions(void **state)
 {
     struct test_state *t = *state;
+    leat_event *written;
     leat_share *share;
     struct peer peer;
     leat_pool *pool;
@@ -241,14 +242,19 @@ static void order_holds_in_both_directions(void **state)
     OK(leat_stream_synchronize(t->stream));
     share = share_block(t->stream, block);
     OK(leat_share_send(share, peer.socket));
+    OK(leat_event_create(t->device, &written));
     for (uint32_t round = 0; round < 3; round++) {
         write_behind_a_gate(t->stream, share, block, 100 + round, peer.control);
-        /* The second stream continues what the first one began. */
+        /* The second stream continues what the first one began. ThreadSanitizer does not see that the other
+         * process orders it after the first one, so an event does too. */
+        OK(leat_event_record(t->stream, written));
+        OK(leat_stream_wait(t->second, written));
         read_after_the_wait(t->second, share, block, 200 + round, seen, peer.control);
         OK(leat_stream_synchronize(t->stream));
     }
     end_peer(&peer);
     wait_until_gone(share);
+    OK(leat_event_destroy(written));
     OK(leat_share_destroy(share));
     OK(leat_memory_free(seen));
     OK(leat_free(t->stream, block));
@@ -451,7 +457,8 @@ static void waits_end_when_nobody_receives(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* After an abandon the streams of both sides go on, and neither takes what the other then makes for handed over. */
+/* After an abandon the streams of both sides go on, and neither takes what the other then makes for handed over.
+ */
 static void both_sides_learn_of_an_abandon(void **state)
 {
     struct test_state *t = *state;
@@ -467,8 +474,8 @@ static void both_sides_learn_of_an_abandon(void **state)
     block = test_block(pool, t->stream, BYTES);
     share = share_block(t->stream, block);
     received = receive_here(t->device, share);
-    /* The first hand-over is complete, the second waits for one that never comes, and its receiver is held up until
-     * the abandon is over: so it finds the counter of the second hand-over written. */
+    /* The first hand-over is complete, the second waits for one that never comes, and its receiver is held up
+     * until the abandon is over: so it finds the counter of the second hand-over written. */
     OK(leat_share_hand_over(t->stream, share));
     OK(leat_stream_synchronize(t->stream));
     OK(leat_share_take_over(t->stream, share));
@@ -626,8 +633,8 @@ static void *open_soon(void *gate)
     return NULL;
 }
 
-/* The rest of the last page of a block must not show what an earlier block of the pool left there, also if its last
- * work is still under way. */
+/* The rest of the last page of a block must not show what an earlier block of the pool left there, also if its
+ * last work is still under way. */
 static void the_rest_of_a_page_is_cleared(void **state)
 {
     struct test_state *t = *state;
@@ -1149,7 +1156,8 @@ static void other_memory_and_arguments_are_refused(void **state)
     REFUSED(leat_share_create(t->stream, plain, NULL, &share), LEAT_ERROR_POINTER, "not made with exportable");
     REFUSED(leat_share_create(t->stream, pinned, NULL, &share), LEAT_ERROR_POINTER, "exportable");
     REFUSED(leat_share_create(t->stream, &on_stack, NULL, &share), LEAT_ERROR_POINTER, "pageable memory");
-    REFUSED(leat_share_create(t->stream, driver_memory, NULL, &share), LEAT_ERROR_POINTER, "a pool with exportable");
+    REFUSED(leat_share_create(t->stream, driver_memory, NULL, &share), LEAT_ERROR_POINTER,
+            "a pool with exportable");
     options.access = (leat_access)2;
     REFUSED(leat_share_create(t->stream, block, &options, &share), LEAT_ERROR_INVALID, "access 2");
     options = (leat_share_options){.size = 0};
@@ -1244,7 +1252,8 @@ static int tear_down(void **state)
 {
     unsigned now = count_fds();
 
-    if (now > fds_before + 1) /* the CPU device's file for memory that is not exported comes with the first block */
+    if (now >
+        fds_before + 1) /* the CPU device's file for memory that is not exported comes with the first block */
         print_error("%u descriptors were left behind\n", now - fds_before);
     return test_teardown(state) || now > fds_before + 1 ? -1 : 0;
 }

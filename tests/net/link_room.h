@@ -8,6 +8,7 @@
 #include "harness.h"
 
 #include "net.h"
+#include "ucx.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +29,8 @@
 
 /* ---- sockets and links ---- */
 
-enum transport { TRANSPORT_UNIX, TRANSPORT_TCP, TRANSPORTS };
+/* TRANSPORTS: those that every machine has. */
+enum transport { TRANSPORT_UNIX, TRANSPORT_TCP, TRANSPORTS, TRANSPORT_UCX = TRANSPORTS };
 
 static inline void set_flags(int fd)
 {
@@ -68,9 +70,12 @@ struct link_setup {
 /* Makes a link of a connected socket. */
 static inline leat_link *link_of(int fd, const struct link_setup *setup, const char *peer)
 {
+    static const char *const names[] = {"unix", "tcp", "ucx"};
     uint64_t idle = setup->idle_ns ? setup->idle_ns : LEATN_IDLE_TIMEOUT_NS;
     struct net_connection connection = {.fd = fd,
-                                        .transport = setup->transport == TRANSPORT_UNIX ? "unix" : "tcp",
+                                        .connected = strcmp(peer, "the second end") == 0,
+                                        .ucx = setup->transport == TRANSPORT_UCX,
+                                        .transport = names[setup->transport],
                                         .peer_process = -1,
                                         .peer_user = -1,
                                         .idle_timeout_ns = idle,
@@ -85,17 +90,20 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
     return link;
 }
 
-/* Two ends of one link. */
+/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX. */
 struct ends {
     leat_link *one, *two;
 };
 
 static inline struct ends make_ends(const struct link_setup *setup)
 {
+    struct link_setup chosen = *setup;
     int fds[2];
 
-    make_sockets(setup->transport, fds);
-    return (struct ends){link_of(fds[0], setup, "the second end"), link_of(fds[1], setup, "the first end")};
+    if (getenv("TEST_LINK_UCX"))
+        chosen.transport = TRANSPORT_UCX;
+    make_sockets(chosen.transport, fds);
+    return (struct ends){link_of(fds[0], &chosen, "the second end"), link_of(fds[1], &chosen, "the first end")};
 }
 
 static inline void close_ends(const struct ends *ends)
@@ -119,6 +127,35 @@ static inline void wait_for_failure(leat_link *link)
         test_sleep_us(1000);
     assert_int_equal(info_of(link).status, LEAT_ERROR_LINK);
 }
+
+static inline void ignore_change(void *object)
+{
+    (void)object;
+}
+
+/* Returns true if the links of make_ends() can be made here. Prints the reason otherwise. */
+static inline bool has_transport(void)
+{
+    struct leatn_ucx_worker *worker;
+
+    if (!getenv("TEST_LINK_UCX"))
+        return true;
+    if (leatn_ucx_worker_create(ignore_change, NULL, &worker) != LEAT_OK) {
+        printf("skipped: %s\n", leat_last_error());
+        return false;
+    }
+    leatn_ucx_worker_destroy(worker);
+    return true;
+}
+
+/* Defines a main() that runs an array of tests, with TEST_LINK_UCX only where UCX is. */
+#define LINK_TEST_MAIN(tests)                                                                                     \
+    int main(void)                                                                                                \
+    {                                                                                                             \
+        if (!test_device_there() || !has_transport())                                                             \
+            return 77;                                                                                            \
+        return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;                                                 \
+    }
 
 /* ---- memory ---- */
 

@@ -23,6 +23,8 @@ static const struct leatn_frame good[] = {
     {.type = LEATN_FRAME_PUT_DONE, .put = 5, .status = LEAT_ERROR_NOT_FOUND},
     {.type = LEATN_FRAME_ALIVE},
     {.type = LEATN_FRAME_BYE},
+    {.type = LEATN_FRAME_ADDRESS, .tail_bytes = 200},
+    {.type = LEATN_FRAME_CARRIED, .receive = 7, .offset = 1, .bytes = 5},
 };
 
 static void test_round_trip(void **state)

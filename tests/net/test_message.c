@@ -515,4 +515,4 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(test_bad_calls),
 };
 
-TEST_MAIN(tests)
+LINK_TEST_MAIN(tests)

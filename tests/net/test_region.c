@@ -267,4 +267,4 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(test_cancel),    STATE_TEST(test_blocked_stream),
 };
 
-TEST_MAIN(tests)
+LINK_TEST_MAIN(tests)

@@ -567,6 +567,34 @@ void test_out_of_memory(void **state)
     OK(leat_device_close(device));
 }
 
+/* The fake libraries run work at once, so their streams cannot wait for counters, as with old drivers. */
+void test_no_counters(void **state)
+{
+    leat_device *device = fakes_open(fakes_vendor.devices[0]);
+    leat_pool_options options = LEAT_POOL_OPTIONS_INIT;
+    leat_share *share = NULL;
+    leat_pool *pool = NULL;
+    void *counter, *block;
+    leat_stream *stream;
+    leat_status status;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, 4, &counter));
+    REFUSED(leat_stream_write_u32(stream, counter, 1), LEAT_ERROR_UNSUPPORTED, "does not have it");
+    REFUSED(leat_stream_wait_u32(stream, counter, 1), LEAT_ERROR_UNSUPPORTED, "does not have it");
+    options.dedicated = options.exportable = 1;
+    status = leat_pool_create(device, &options, &pool);
+    if (status == LEAT_OK) {
+        OK(leat_pool_alloc(stream, pool, 100, &block));
+        assert_true(leat_share_create(stream, block, NULL, &share) < LEAT_OK ||
+                    leat_share_hand_over(stream, share) == LEAT_ERROR_UNSUPPORTED);
+        OK(leat_share_destroy(share));
+    }
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* ---- modules ---- */
 
 void fakes_make_elf(unsigned char *image, unsigned machine)

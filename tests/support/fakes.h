@@ -74,6 +74,7 @@ void test_pageable_sources_are_read_in_order(void **state);
 void test_copies_stay_in_one_allocation(void **state);
 void test_tickets_leave_nothing(void **state);
 void test_out_of_memory(void **state);
+void test_no_counters(void **state);
 void test_kernels(void **state);
 
 #endif

@@ -514,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_tickets_leave_nothing),
         cmocka_unit_test(test_managed),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_no_counters),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_trace_during_capture),

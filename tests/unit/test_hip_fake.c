@@ -292,6 +292,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_copies_stay_in_one_allocation),
         cmocka_unit_test(test_tickets_leave_nothing),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_no_counters),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_info),
