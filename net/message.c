@@ -889,6 +889,8 @@ static size_t receive_move(void *object, uint64_t offset, void *memory, size_t b
         op->taken += got;
         give_credit(link, op);
     }
+    if (op->taken == op->bytes)
+        uncount(op);
     refresh(op);
     leatn_link_unlock(link);
     return moved;
@@ -1170,6 +1172,8 @@ static size_t send_move(void *object, uint64_t offset, void *memory, size_t byte
         if (!send_payload(link, op, (const char *)memory + at, bytes - at) && op->status == LEAT_OK)
             break;
     }
+    if (offset + moved == op->bytes)
+        uncount(op);
     refresh(op);
     leatn_link_unlock(link);
     return moved;

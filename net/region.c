@@ -198,8 +198,10 @@ static void serve(const struct request *request)
     if (status == LEAT_OK) {
         job->next = region->jobs;
         region->jobs = job;
-        if (region->ending)
+        if (region->ending) {
             (void)leat_ticket_cancel(job->ticket);
+            leatn_region_op_ended();
+        }
     }
     pthread_cond_broadcast(&regions_changed);
     pthread_mutex_unlock(&regions_lock);
@@ -229,7 +231,8 @@ static unsigned look_at_jobs(struct leat_region *region)
     while ((job = *place)) {
         leat_status status = LEAT_NOT_READY;
 
-        if (atomic_load_explicit(&job->op->over, memory_order_relaxed)) {
+        /* A copy that was cancelled after its last byte was moved has no end that leat would report. */
+        if (region->ending || atomic_load_explicit(&job->op->over, memory_order_relaxed)) {
             status = leat_ticket_wait(job->ticket, LEAT_COPY_POINT_DONE, 0);
             soon += status == LEAT_NOT_READY;
         }
@@ -482,6 +485,7 @@ static void end_region(struct leat_region *region)
     pthread_mutex_lock(&regions_lock);
     for (struct job *job = region->jobs; job; job = job->next)
         (void)leat_ticket_cancel(job->ticket);
+    leatn_region_op_ended(); /* the server then looks at all jobs */
     while (region->jobs || region->starting)
         pthread_cond_wait(&regions_changed, &regions_lock);
     while (*place != region)

@@ -52,6 +52,7 @@ test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
 # Tests of libleat-net. They take from its archive what they need. The first three test everything up to the moment at
 # which a connection becomes a link, and have a stand-in for links.
 test_net := $(patsubst tests/net/%.c,$(test_bin)/%,$(sort $(wildcard $(addprefix tests/net/,test_*.c fuzz_*.c))))
+net_moves := $(addprefix $(test_bin)/,test_message test_message_kill test_region test_broadcast)
 test_net_setup := $(addprefix $(test_bin)/,test_listener test_handshake fuzz_handshake)
 
 # A program in C++, for the headers that are C++.
@@ -304,9 +305,14 @@ check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
 # The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
-check-net: $(test_net)
-	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_net)
-	$(Q)TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region
+check-net: $(test_net) $(test_jitter)
+	$(Q)status=0; tests/run.sh '$(BUILD)' cpu:0 $(test_net) || status=1; \
+	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region || status=1; \
+	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
+	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
+	case '$(CFLAGS)' in *-fsanitize*) exit $$status ;; esac; \
+	$(under_jitter) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
+	exit $$status
 check-cli: $(check_needs) compat
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(cpu_examples) $(test_cli) $(test_runners)
 
@@ -486,6 +492,16 @@ fuzz-handshake: $(checked_lib)
 	$(Q)$(fuzz_handshake_dir)/fuzz_handshake -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 	    -artifact_prefix=$(fuzz_handshake_dir)/ $(fuzz_handshake_dir)/found
 
+# A link whose other end sends any bytes, under libFuzzer, for FUZZ_SECONDS; libleat is not instrumented.
+fuzz_link_dir := $(BUILD)/fuzz/link
+fuzz-link: $(checked_lib)
+	$(Q)mkdir -p $(fuzz_link_dir)/found
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_link.c tests/support/harness.c \
+	    $(net_src) $(checked_lib) $(net_cflags) -lcmocka $(net_libs) $(LIB_LIBS) -o $(fuzz_link_dir)/fuzz_link
+	$(Q)$(fuzz_link_dir)/fuzz_link -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+	    -artifact_prefix=$(fuzz_link_dir)/ $(fuzz_link_dir)/found
+
 # The gate puts faults into copies, fills and order. Programs that test other things would only take time, so they
 # are left out.
 not_gated := $(staged_ends) $(addprefix $(test_bin)/,test_pool_limits test_pool_no_memory test_pool_bad \
@@ -496,6 +512,6 @@ gate: tests
 	$(Q)tests/gate.sh $(test_gate)
 
 .PHONY: tests check check-quick $(quick_suites) suites check-gpu check-memcheck check-names $(check_suites) \
-        $(tsan_suites) fuzz-layout fuzz-model fuzz-handshake gate
+        $(tsan_suites) fuzz-layout fuzz-model fuzz-handshake fuzz-link gate
 -include $(test_programs:=.d) $(test_objects:.o=.d) $(walk_objects:.o=.d) $(model_objects:.o=.d) \
          $(addprefix $(test_bin)/,held.d loaded.d canonical_cases.d fakes.d bad_disk.d trace_reader.d link_stand_in.d)
