@@ -109,7 +109,7 @@ $(test_layer): %: %.o $(layer_objects)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LIB_LIBS) -o $@
 
-$(test_net) $(test_bin)/measure_ucx: %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
+$(test_net) $(test_bin)/measure_ucx $(test_bin)/link_peer: %: %.o $(test_objects) $(BUILD)/libleat-net.a $(checked_lib)
 	$(say) LINK $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(test_wraps) $(filter %.o,$^) $(BUILD)/libleat-net.a $(checked_lib) -lcmocka \
 	    $(net_libs) $(test_libs) $(LIB_LIBS) -o $@
@@ -305,8 +305,9 @@ check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
 # The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
-check-net: $(test_net) $(test_jitter)
-	$(Q)status=0; tests/run.sh '$(BUILD)' cpu:0 $(test_net) || status=1; \
+check-net: $(test_net) $(test_jitter) $(test_bin)/link_peer
+	$(Q)status=0; export LEAT_PEER='$(abspath $(test_bin)/link_peer)'; \
+	tests/run.sh '$(BUILD)' cpu:0 $(test_net) tests/net/namespaces.sh || status=1; \
 	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region || status=1; \
 	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
