@@ -1192,7 +1192,7 @@ static bool fill_up(leat_link *link)
 
         if (!leatn_link_was_sent(link, sent))
             return false;
-        (void)count_sent(link, (size_t)sent);
+        link->sent_bytes -= count_sent(link, (size_t)sent); /* zeros are no payload */
     }
     link->tx_fill = false;
     return true;
