@@ -19,8 +19,8 @@ struct leatn_loop {
     int wake; /* an eventfd, which ends epoll_wait() */
     /* A thread has written to wake, and the loop has not read it. Saves further writes. */
     atomic_bool woken;
-    /* Protected by loop_lock. The thread itself may read next fields without it: only this thread removes sources, and
-     * others add them in front of the first. */
+    /* Protected by loop_lock. The thread itself may read next fields without it: only this thread removes sources,
+     * and others add them in front of the first. */
     struct leatn_source *first;
 };
 
@@ -113,8 +113,8 @@ static void run_events(struct leatn_loop *loop, uint64_t due_ns)
         }
         if (read(loop->wake, &value, sizeof value) < 0)
             continue; /* another round will read it */
-        /* Before the timers are looked at: a poke that comes later writes to wake again. Sequentially consistent, as
-         * in leatn_loop_poke(): if the exchange there sees true, this loop sees its due_ns. */
+        /* Before the timers are looked at: a poke that comes later writes to wake again. Sequentially consistent,
+         * as in leatn_loop_poke(): if the exchange there sees true, this loop sees its due_ns. */
         atomic_store(&loop->woken, false);
     }
 }
