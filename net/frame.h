@@ -6,8 +6,8 @@
  *
  *     u32 type, u32 bytes of the tail, u64 a, u64 b, u64 c, u64 d
  *
- * A receive has a number, which the receiving end chooses; the numbers of one end grow. The types, and what is in a,
- * b, c and d:
+ * A receive has a number, which the receiving end chooses; the numbers of one end grow. The types, and what is in
+ * a, b, c and d:
  *
  *     WANT      receive, tag, bytes, credit   the sender of this frame has made a receive; see "credit" below
  *     CREDIT    receive, credit               more payload may be sent
@@ -53,9 +53,9 @@ enum leatn_frame_type {
 
 enum {
     LEATN_HEADER_BYTES = 40,
-    LEATN_FRAGMENT_MAX = 1 << 20, /* the largest payload of a DATA frame */
+    LEATN_FRAGMENT_MAX = 1 << 20,   /* the largest payload of a DATA frame */
     LEATN_ADDRESS_FRAME_MAX = 4000, /* the largest tail of ADDRESS */
-    LEATN_NAME_MAX = 127          /* the longest name of a region, without a terminating 0 */
+    LEATN_NAME_MAX = 127            /* the longest name of a region, without a terminating 0 */
 };
 
 /* A frame without its tail. Fields that the type does not have are 0. */

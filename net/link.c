@@ -1,6 +1,6 @@
 /* link.c - makes links, watches their sockets, sends control frames, and ends links. See link.h. */
-#include "carrier.h"
 #include "link.h"
+#include "carrier.h"
 
 #include <leat/storage.h>
 
@@ -14,11 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK_NS UINT64_C(2000000)               /* after so long a worker counts as stalled, see link.h */
-#define LINGER_NS (UINT64_C(5) * 1000000000)    /* an end that closes waits so long for the other end */
+#define TICK_NS UINT64_C(2000000)            /* after so long a worker counts as stalled, see link.h */
+#define LINGER_NS (UINT64_C(5) * 1000000000) /* an end that closes waits so long for the other end */
 #define RETRY_NS UINT64_C(10000000)
 #define IDLE_TICKS_MAX 50u
-#define READS_MAX 64u                           /* the loop then looks at other links */
+#define READS_MAX 64u /* the loop then looks at other links */
 #define ANSWERS_MAX (4u * LEATN_RECEIVES_MAX)
 #define OUTPUT_KEPT_BYTES ((size_t)64 << 10)
 
@@ -111,8 +111,8 @@ void leatn_link_fail(leat_link *link, const char *format, ...)
     leatn_link_poke(link);
 }
 
-/* The system refused to send. If the other end is gone, bytes that it has sent before may still wait in the socket.
- * So only sends fail, and the receiving side will see the end of the bytes. */
+/* The system refused to send. If the other end is gone, bytes that it has sent before may still wait in the
+ * socket. So only sends fail, and the receiving side will see the end of the bytes. */
 static void send_failed(leat_link *link, int error)
 {
     link->output.start = link->output.end = 0;
@@ -342,8 +342,8 @@ static void stop_counting(bool counted)
 }
 
 /* A process that ends with unread bytes in a TCP socket makes the system destroy bytes that the other end has not
- * received. So a process that has closed its links and ends waits until the other ends have closed too, for at most
- * LINGER_NS. */
+ * received. So a process that has closed its links and ends waits until the other ends have closed too, for at
+ * most LINGER_NS. */
 __attribute__((destructor)) void leatn_link_wait_for_lingering(void)
 {
     struct timespec end;
@@ -445,8 +445,8 @@ static uint64_t least(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* Sends a sign of life if nothing was sent for a while, and checks that the other end does. The silence of the other
- * end counts only while the loop waits for it. Returns when to look again. */
+/* Sends a sign of life if nothing was sent for a while, and checks that the other end does. The silence of the
+ * other end counts only while the loop waits for it. Returns when to look again. */
 static uint64_t check_life(leat_link *link, uint64_t now_ns)
 {
     uint64_t idle_ns = link->connection.idle_timeout_ns, peer_ns = link->connection.peer_idle_timeout_ns;
@@ -464,7 +464,8 @@ static uint64_t check_life(leat_link *link, uint64_t now_ns)
     link->rx_seen = link->rx_progress;
     if (link->tx_progress != link->tx_seen) {
         link->spoke_ns = now_ns;
-    } else if (now_ns - link->spoke_ns >= peer_ns / 4 && !link->tx_left && link->output.start == link->output.end) {
+    } else if (now_ns - link->spoke_ns >= peer_ns / 4 && !link->tx_left &&
+               link->output.start == link->output.end) {
         link->spoke_ns = now_ns;
         leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_ALIVE}, NULL, false);
         (void)leatn_link_flush(link);

@@ -1,14 +1,14 @@
 /*
  * link.h - the state of a link, which link.c, message.c and region.c share.
  *
- * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers, in move() of a copy;
- * and the loop (loop.h). link->lock protects all fields, if a comment does not say otherwise, and is held for short
- * work only: lists, and system calls on the non-blocking socket that move a few frames. Payload is moved without the
- * lock by the one thread that has set rx_busy or tx_busy.
+ * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers, in move() of a
+ * copy; and the loop (loop.h). link->lock protects all fields, if a comment does not say otherwise, and is held
+ * for short work only: lists, and system calls on the non-blocking socket that move a few frames. Payload is moved
+ * without the lock by the one thread that has set rx_busy or tx_busy.
  *
  * Order of locks: locks of leat's (release() may be called with some) - regions_lock - link->lock - loop_lock.
- * leat_storage_wake() takes locks of leat's, so it is called without link->lock: functions that make an op ready set
- * link->wake, and leatn_link_unlock() makes the call.
+ * leat_storage_wake() takes locks of leat's, so it is called without link->lock: functions that make an op ready
+ * set link->wake, and leatn_link_unlock() makes the call.
  *
  * The receiving side. Exactly one of these is true while the link lives, so that no byte is left lying:
  *
@@ -21,8 +21,8 @@
  * Then timer() sees that nothing moved for 2 ms, and the loop reads the fragment into the stash of the receive. So
  * the frames behind it get through: two receives whose streams wait for each other do not block each other.
  *
- * The sending side. tx_op is the send in whose fragment the socket is, or whose turn it is. Others that want to send
- * are in the list of waiters, and have the next turns. Control frames are sent between two fragments.
+ * The sending side. tx_op is the send in whose fragment the socket is, or whose turn it is. Others that want to
+ * send are in the list of waiters, and have the next turns. Control frames are sent between two fragments.
  */
 #ifndef LEATN_LINK_H
 #define LEATN_LINK_H
@@ -39,11 +39,11 @@
 #include <sys/uio.h>
 
 enum {
-    LEATN_BUCKETS = 256,          /* of each hash table; numbers are consecutive, so it needs no hash */
-    LEATN_RECEIVES_MAX = 65536,   /* receives that one end may have announced */
-    LEATN_PUTS_MAX = 4096,        /* puts and gets that one end may have asked for */
-    LEATN_CHILDREN_MAX = 64,      /* of one process in a broadcast */
-    LEATN_INPUT_BYTES = 4096      /* of headers and other short input */
+    LEATN_BUCKETS = 256,        /* of each hash table; numbers are consecutive, so it needs no hash */
+    LEATN_RECEIVES_MAX = 65536, /* receives that one end may have announced */
+    LEATN_PUTS_MAX = 4096,      /* puts and gets that one end may have asked for */
+    LEATN_CHILDREN_MAX = 64,    /* of one process in a broadcast */
+    LEATN_INPUT_BYTES = 4096    /* of headers and other short input */
 };
 
 /* ---- copies ---- */
@@ -77,39 +77,40 @@ struct leatn_op {
     uint64_t tag, bytes, offset; /* offset: in the region, for gets and puts */
     char name[LEATN_NAME_MAX + 1];
 
-    /* move() can move a byte, or fail. Written under the lock, and read by leat without it. Release and acquire: the
-     * reader then takes the lock, so even relaxed accesses would do. */
+    /* move() can move a byte, or fail. Written under the lock, and read by leat without it. Release and acquire:
+     * the reader then takes the lock, so even relaxed accesses would do. */
     atomic_int ready;
 
     unsigned holders; /* references: leat, the call that starts it, and the wire, see below */
-    /* The other end knows of the op, or it waits to be announced or matched. Then it is in the tables of the link, which
-     * hold a reference; and it fails with the link. */
+    /* The other end knows of the op, or it waits to be announced or matched. Then it is in the tables of the link,
+     * which hold a reference; and it fails with the link. */
     bool wire;
-    bool ended;         /* leat will not call move() any more */
-    bool counted;       /* in link->sends or link->receives */
-    uint64_t served;    /* the last two kinds: the number of the get or the put */
-    /* The last two kinds: like ended, for region.c, which reads it without the lock. Release and acquire are not needed,
-     * because region.c then only asks the ticket. */
+    bool ended;      /* leat will not call move() any more */
+    bool counted;    /* in link->sends or link->receives */
+    uint64_t served; /* the last two kinds: the number of the get or the put */
+    /* The last two kinds: like ended, for region.c, which reads it without the lock. Release and acquire are not
+     * needed, because region.c then only asks the ticket. */
     atomic_bool over;
-    leat_status status; /* LEAT_OK, or the failure that move() returns */
-    const char *why;    /* for the message: constant text, or link->reason */
-    struct leatn_op *next_op, **op_place;   /* in link->ops */
-    struct leatn_op_queue *queue;           /* the queue that it is in, or NULL */
-    struct leatn_op *next_in, **in_place;   /* in that queue */
-    struct leatn_op *next_number;           /* in a hash table */
-    uint64_t number;                        /* of a receive or a put */
+    leat_status status;                   /* LEAT_OK, or the failure that move() returns */
+    const char *why;                      /* for the message: constant text, or link->reason */
+    struct leatn_op *next_op, **op_place; /* in link->ops */
+    struct leatn_op_queue *queue;         /* the queue that it is in, or NULL */
+    struct leatn_op *next_in, **in_place; /* in that queue */
+    struct leatn_op *next_number;         /* in a hash table */
+    uint64_t number;                      /* of a receive or a put */
 
     /* Receives and gets. */
-    uint64_t arrived, taken, granted; /* bytes from the socket; bytes that move() has returned; credit of the sender */
-    uint64_t landed;                  /* with a carrier: bytes that are there; arrived counts the announced ones */
-    bool stalled;                     /* its worker does not come, so the loop reads its payload */
+    uint64_t arrived, taken,
+        granted;     /* bytes from the socket; bytes that move() has returned; credit of the sender */
+    uint64_t landed; /* with a carrier: bytes that are there; arrived counts the announced ones */
+    bool stalled;    /* its worker does not come, so the loop reads its payload */
     struct leatn_stash *stash, **stash_end;
 
     /* Sends and puts. */
     struct leatn_want *want; /* the receive to send to; NULL: not matched */
     uint64_t sent;
-    bool done;               /* puts: the bytes are in the region */
-    uint64_t other_bytes;    /* the size of the receive, if the copy failed because it is another one */
+    bool done;            /* puts: the bytes are in the region */
+    uint64_t other_bytes; /* the size of the receive, if the copy failed because it is another one */
 };
 
 /* A receive of the other end, from its announcement until this end has sent everything, STOP or GONE. */
@@ -146,9 +147,9 @@ struct leat_link {
      * uses by the others. */
     atomic_uint holders;
     struct net_connection connection; /* constant, except fd: -1 when it was closed */
-    struct leatn_carrier *carrier;    /* carrier.h; NULL: payload goes through the socket. The pointer is constant */
-    bool wake;                        /* leatn_link_unlock() calls leat_storage_wake() */
-    bool counted;                     /* closing: counted among the links that the end of the process waits for */
+    struct leatn_carrier *carrier; /* carrier.h; NULL: payload goes through the socket. The pointer is constant */
+    bool wake;                     /* leatn_link_unlock() calls leat_storage_wake() */
+    bool counted;                  /* closing: counted among the links that the end of the process waits for */
 
     /* Ends. */
     bool failed;        /* all copies fail; set before the two below, and by leat_link_close() too */
@@ -164,11 +165,11 @@ struct leat_link {
     bool want_in, want_out; /* the loop waits for these events */
     bool ticking;           /* timer() is called every 2 ms */
     unsigned idle_ticks;
-    bool read_more;         /* timer() continues to read: so that one link does not keep the loop for long */
+    bool read_more; /* timer() continues to read: so that one link does not keep the loop for long */
 
     /* Signs of life. progress counts what was received and sent; timer() remembers the values that it has seen. */
     uint32_t rx_progress, tx_progress, rx_seen, tx_seen, fragment_seen;
-    uint64_t heard_ns, spoke_ns; /* when the other end was heard, and when this end sent something */
+    uint64_t heard_ns, spoke_ns;   /* when the other end was heard, and when this end sent something */
     uint64_t checked_ns, check_ns; /* the last check of both, and the next one */
 
     /* The receiving side. */
@@ -195,9 +196,9 @@ struct leat_link {
     uint64_t sent_bytes, received_bytes;
     struct leatn_op *numbered[LEATN_BUCKETS]; /* announced receives and gets, by number */
     struct leatn_op *puts[LEATN_BUCKETS];     /* puts that the other end knows, by number */
-    struct leatn_op_queue unannounced;        /* receives, gets and puts above the limits, in the order of the calls */
-    uint64_t last_number, last_put;           /* the latest numbers that this end gave */
-    unsigned announced, asked;                /* receives and gets; gets and puts */
+    struct leatn_op_queue unannounced; /* receives, gets and puts above the limits, in the order of the calls */
+    uint64_t last_number, last_put;    /* the latest numbers that this end gave */
+    unsigned announced, asked;         /* receives and gets; gets and puts */
     struct leatn_op_queue sends_by_tag[LEATN_BUCKETS];   /* not matched */
     struct leatn_want_queue wants_by_tag[LEATN_BUCKETS]; /* not matched */
     struct leatn_want *wants[LEATN_BUCKETS];             /* all, by number */
@@ -239,11 +240,12 @@ void leatn_link_tick(leat_link *link);
 /* Queues a control frame, with its tail. answer: the other end has caused it. */
 void leatn_link_queue(leat_link *link, const struct leatn_frame *frame, const char *tail, bool answer);
 
-/* Sends queued frames as far as the socket takes them, unless it is in a fragment. Returns true if none is left. */
+/* Sends queued frames as far as the socket takes them, unless it is in a fragment. Returns true if none is left.
+ */
 bool leatn_link_flush(leat_link *link);
 
-/* Reads frames from the socket until a fragment begins, the socket is empty (want_in is then set), or the link fails.
- * The link must not be rx_busy. */
+/* Reads frames from the socket until a fragment begins, the socket is empty (want_in is then set), or the link
+ * fails. The link must not be rx_busy. */
 void leatn_link_read_frames(leat_link *link);
 
 /* Without the lock, which only tx_busy and rx_busy replace: send and receive without waiting. Return the number of
@@ -266,7 +268,8 @@ void leatn_message_readable(leat_link *link);
 void leatn_message_writable(leat_link *link);
 void leatn_message_stalled(leat_link *link);
 
-/* Makes all copies of a link that has failed fail too; and only the sends, because the socket takes no more bytes. */
+/* Makes all copies of a link that has failed fail too; and only the sends, because the socket takes no more bytes.
+ */
 void leatn_message_fail_all(leat_link *link);
 void leatn_message_sending_ends(leat_link *link);
 
@@ -313,8 +316,8 @@ void leatn_put_end(leat_link *link, uint64_t put, leat_status status);
 
 /* ---- region.c ---- */
 
-/* Takes over a get or a put of the other end, with the number of its receive or of the put. Returns LEAT_OK, or why
- * it is refused. The caller holds the lock. */
+/* Takes over a get or a put of the other end, with the number of its receive or of the put. Returns LEAT_OK, or
+ * why it is refused. The caller holds the lock. */
 leat_status leatn_region_request(leat_link *link, const struct leatn_frame *frame, const char *name);
 
 /* An op of a kind that serves has ended. The caller may hold the lock, and locks of leat's. */

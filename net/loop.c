@@ -19,8 +19,8 @@ struct leatn_loop {
     int wake; /* an eventfd, which ends epoll_wait() */
     /* A thread has written to wake, and the loop has not read it. Saves further writes. */
     atomic_bool woken;
-    /* Protected by loop_lock. The thread itself may read next fields without it: only this thread removes sources, and
-     * others add them in front of the first. */
+    /* Protected by loop_lock. The thread itself may read next fields without it: only this thread removes sources,
+     * and others add them in front of the first. */
     struct leatn_source *first;
 };
 
@@ -113,8 +113,8 @@ static void run_events(struct leatn_loop *loop, uint64_t due_ns)
         }
         if (read(loop->wake, &value, sizeof value) < 0)
             continue; /* another round will read it */
-        /* Before the timers are looked at: a poke that comes later writes to wake again. Sequentially consistent, as
-         * in leatn_loop_poke(): if the exchange there sees true, this loop sees its due_ns. */
+        /* Before the timers are looked at: a poke that comes later writes to wake again. Sequentially consistent,
+         * as in leatn_loop_poke(): if the exchange there sees true, this loop sees its due_ns. */
         atomic_store(&loop->woken, false);
     }
 }
@@ -151,25 +151,24 @@ static int start_thread(struct leatn_loop *loop)
     return error;
 }
 
-/* Makes a loop whose thread does not run yet. */
-static leat_status create(struct leatn_loop **made)
+/* Makes a loop whose thread does not run yet. Returns NULL, and sets *status, if that fails. */
+static struct leatn_loop *create(leat_status *status)
 {
     struct epoll_event event = {.events = EPOLLIN};
     struct leatn_loop *loop = calloc(1, sizeof *loop);
 
-    if (!loop)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the thread of links");
+    if (!loop) {
+        *status = leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the thread of links");
+        return NULL;
+    }
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->epoll < 0 || loop->wake < 0 || epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->wake, &event) < 0) {
-        leat_status status =
-            leatn_fail(LEAT_ERROR_SYSTEM, "descriptors for the thread of links: %s", strerror(errno));
-
+        *status = leatn_fail(LEAT_ERROR_SYSTEM, "descriptors for the thread of links: %s", strerror(errno));
         destroy(loop);
-        return status;
+        return NULL;
     }
-    *made = loop;
-    return LEAT_OK;
+    return loop;
 }
 
 /* ---- sources ---- */
@@ -208,11 +207,12 @@ static leat_status add(struct leatn_loop *loop, struct leatn_source *source)
 /* Adds the first source of a new loop, and starts its thread. The caller holds loop_lock. */
 static leat_status add_first(struct leatn_source *source)
 {
-    struct leatn_loop *loop = NULL;
-    leat_status status;
+    leat_status status = LEAT_OK;
+    struct leatn_loop *loop = create(&status);
     int error;
 
-    TRY(create(&loop));
+    if (!loop)
+        return status;
     status = add(loop, source);
     if (status == LEAT_OK) {
         error = start_thread(loop);

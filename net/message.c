@@ -220,8 +220,8 @@ static void add_piece(struct leatn_op *op, struct leatn_stash *stash)
     op->stash_end = &stash->next;
 }
 
-/* Drops a reference. The caller has another reference to the link, or a reference to the op that it drops later with
- * leatn_op_release(), because the link must not be freed while its lock is held. */
+/* Drops a reference. The caller has another reference to the link, or a reference to the op that it drops later
+ * with leatn_op_release(), because the link must not be freed while its lock is held. */
 static void drop(struct leatn_op *op)
 {
     if (--op->holders)
@@ -265,8 +265,8 @@ static void queue_number(leat_link *link, enum leatn_frame_type type, uint64_t r
 
 static void queue_stop(leat_link *link, uint64_t receive, leat_status status)
 {
-    leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = receive, .status = status}, NULL,
-                     true);
+    leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = receive, .status = status},
+                     NULL, true);
 }
 
 static bool asks(const struct leatn_op *op)
@@ -374,7 +374,8 @@ static void give_turn_up(leat_link *link, struct leatn_op *op)
     next_turn(link);
 }
 
-/* Ends a send early that is matched: says so to the other end, by a frame which follows the fragment if there is one. */
+/* Ends a send early that is matched: says so to the other end, by a frame which follows the fragment if there is
+ * one. */
 static void abandon_send(leat_link *link, struct leatn_op *op, enum leatn_frame_type answer, leat_status status)
 {
     struct leatn_want *want = op->want;
@@ -445,9 +446,11 @@ static struct leatn_want *add_want(leat_link *link, const struct leatn_frame *fr
         leatn_link_fail(link, "no memory for the receives of the other end");
         return NULL;
     }
-    *want = (struct leatn_want){
-        .number = frame->receive, .tag = frame->tag, .bytes = bytes, .credit = frame->credit,
-        .next_number = link->wants[frame->receive % LEATN_BUCKETS]};
+    *want = (struct leatn_want){.number = frame->receive,
+                                .tag = frame->tag,
+                                .bytes = bytes,
+                                .credit = frame->credit,
+                                .next_number = link->wants[frame->receive % LEATN_BUCKETS]};
     link->wants[frame->receive % LEATN_BUCKETS] = want;
     link->wants_count++;
     link->last_want = frame->receive;
@@ -524,7 +527,8 @@ static void take_credit(leat_link *link, const struct leatn_frame *frame)
 }
 
 /* Returns the receive of a fragment. NULL: the link has failed, because the fragment is not as it should be. */
-static struct leatn_op *receive_of_payload(leat_link *link, const struct leatn_frame *frame, uint64_t bytes, bool wrong)
+static struct leatn_op *receive_of_payload(leat_link *link, const struct leatn_frame *frame, uint64_t bytes,
+                                           bool wrong)
 {
     struct leatn_op *op = op_table_find(link->numbered, frame->receive);
 
@@ -641,13 +645,13 @@ static void take_want_put(leat_link *link, const struct leatn_frame *frame)
         match(link, op, want);
 }
 
-/* Returns true if all bytes of a put were sent. The worker that has sent the last ones may not have counted them. */
+/* Returns true if all bytes of a put were sent. The worker that has sent the last ones may not have counted them.
+ */
 static bool may_be_sent(const struct leatn_op *op)
 {
     const leat_link *link = op->link;
 
-    return op->sent == op->bytes ||
-           (link->tx_busy && link->tx_op == op && op->sent + link->tx_left == op->bytes);
+    return op->sent == op->bytes || (link->tx_busy && link->tx_op == op && op->sent + link->tx_left == op->bytes);
 }
 
 static void take_put_done(leat_link *link, const struct leatn_frame *frame)
@@ -807,7 +811,8 @@ static void count_payload(leat_link *link, struct leatn_op *op, size_t bytes)
     }
 }
 
-/* Reads payload of op's fragment straight into memory, then all frames behind it. Returns 0 if there is none now. */
+/* Reads payload of op's fragment straight into memory, then all frames behind it. Returns 0 if there is none now.
+ */
 static size_t take_fragment(leat_link *link, struct leatn_op *op, void *memory, size_t bytes)
 {
     size_t got;
@@ -857,7 +862,8 @@ static void give_credit(leat_link *link, struct leatn_op *op)
     if (!op->wire || credit == op->granted || (credit < op->bytes && credit - op->granted < window / 4))
         return;
     op->granted = credit;
-    leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_CREDIT, .receive = op->number, .credit = credit},
+    leatn_link_queue(link,
+                     &(struct leatn_frame){.type = LEATN_FRAME_CREDIT, .receive = op->number, .credit = credit},
                      NULL, false);
     (void)leatn_link_flush(link);
 }
@@ -1067,9 +1073,8 @@ static void finish_send(leat_link *link, struct leatn_op *op)
 /* Sends bytes of the fragment. Returns false if the socket is full, or the copy has failed. */
 static bool send_payload(leat_link *link, struct leatn_op *op, const void *payload, size_t bytes)
 {
-    struct iovec parts[2] = {
-        {link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left},
-        {(void *)payload, bytes < link->tx_left ? bytes : (size_t)link->tx_left}};
+    struct iovec parts[2] = {{link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left},
+                             {(void *)payload, bytes < link->tx_left ? bytes : (size_t)link->tx_left}};
     int fd = link->connection.fd;
     ssize_t sent;
 
@@ -1081,8 +1086,8 @@ static bool send_payload(leat_link *link, struct leatn_op *op, const void *paylo
     if (sent > 0)
         op->sent += count_sent(link, (size_t)sent);
     if (op->status != LEAT_OK) {
-        /* The link has failed, or the other end has stopped the receive. The loop fills up the fragment, or closes the
-         * socket, for which it waits for this thread. */
+        /* The link has failed, or the other end has stopped the receive. The loop fills up the fragment, or closes
+         * the socket, for which it waits for this thread. */
         give_turn_up(link, op);
         leatn_link_poke(link);
         return false;
@@ -1134,8 +1139,8 @@ static bool carry(leat_link *link, struct leatn_op *op, const void *payload, siz
     return true;
 }
 
-/* Returns how many of the bytes that move() was called with count as moved. The last byte of a put does so when all
- * bytes are in the region. */
+/* Returns how many of the bytes that move() was called with count as moved. The last byte of a put does so when
+ * all bytes are in the region. */
 static size_t moved_of(const struct leatn_op *op, uint64_t offset)
 {
     size_t moved = (size_t)(op->sent - offset);
@@ -1192,7 +1197,7 @@ static bool fill_up(leat_link *link)
 
         if (!leatn_link_was_sent(link, sent))
             return false;
-        (void)count_sent(link, (size_t)sent);
+        link->sent_bytes -= count_sent(link, (size_t)sent); /* zeros are no payload */
     }
     link->tx_fill = false;
     return true;
@@ -1286,8 +1291,8 @@ static void end_op(leat_link *link, struct leatn_op *op)
             leatn_link_poke(link);
         }
     }
-    /* A send that is not matched stays in its queue: the receive that it would have met fails, and the later ones meet
-     * the sends that they should. So does a put, until the other end answers. */
+    /* A send that is not matched stays in its queue: the receive that it would have met fails, and the later ones
+     * meet the sends that they should. So does a put, until the other end answers. */
     (void)leatn_link_flush(link);
 }
 
@@ -1308,7 +1313,7 @@ static void op_release(void *object)
     leatn_link_hold(link);
     leatn_link_lock(link);
     end_op(link, op);
-    drop(op);
+    drop(op); // NOLINT(clang-analyzer-unix.Malloc): end_op() drops another reference
     leatn_link_unlock(link);
     leatn_link_release(link);
 }
@@ -1407,7 +1412,8 @@ void leatn_get_begin(struct leatn_op *op)
     leatn_link_lock(link);
     want = find_want(link, op->served);
     if (op->ended || !want) {
-        /* The other end has ended its receive, or the link has failed; or this end has stopped the copy already. */
+        /* The other end has ended its receive, or the link has failed; or this end has stopped the copy already.
+         */
         fail_op(op, LEAT_ERROR_LINK, link->failed ? link->reason : "the other end has stopped its receive");
         if (want)
             refuse_get(link, want, LEAT_ERROR_LINK);
@@ -1462,8 +1468,8 @@ static leat_status check_link(const struct call *call)
 
     leatn_link_lock(link);
     if (link->failed)
-        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call->call, call->bytes,
-                            link->connection.peer, link->reason);
+        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call->call,
+                            call->bytes, link->connection.peer, link->reason);
     leatn_link_unlock(link);
     return status;
 }
@@ -1496,7 +1502,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
         op_release(op); /* leat has not taken its reference */
         status = leatn_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
     }
-    leatn_op_release(op);
+    leatn_op_release(op); // NOLINT(clang-analyzer-unix.Malloc): the reference of this call
     return status;
 }
 

@@ -1,10 +1,10 @@
 /*
  * region.c - regions: memory that the other end of a link may read or write.
  *
- * The loop and leat's workers read requests from the sockets, and must not make calls of leat that start copies. So a
- * second thread, the server, does: it starts with the first region and ends with the last one. Each request becomes
- * a job: a send or a receive like those of the program (message.c), whose ticket the server keeps until the copy is
- * complete. Then it answers a put, and leat_unexpose() may return.
+ * The loop and leat's workers read requests from the sockets, and must not make calls of leat that start copies.
+ * So a second thread, the server, does: it starts with the first region and ends with the last one. Each request
+ * becomes a job: a send or a receive like those of the program (message.c), whose ticket the server keeps until
+ * the copy is complete. Then it answers a put, and leat_unexpose() may return.
  *
  * Locks, in their order: lifetime_lock, regions_lock, locks of leat's, link->lock, requests_lock.
  */
@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_LEAST_NS UINT64_C(50000) /* how long the server rests between two looks at copies that are about to end */
+#define LOOK_LEAST_NS                                                                                             \
+    UINT64_C(50000) /* how long the server rests between two looks at copies that are about to end */
 #define LOOK_MOST_NS UINT64_C(2000000)
 
 /* A get or a put of the other end that the server has not looked at yet. */
@@ -260,7 +261,8 @@ static unsigned look_at_regions(void)
 
 /* ---- the server ---- */
 
-/* Waits until there is something to do, for at most wait_ns; UINT64_MAX: no limit. The caller holds requests_lock. */
+/* Waits until there is something to do, for at most wait_ns; UINT64_MAX: no limit. The caller holds requests_lock.
+ */
 static void wait_for_requests(uint64_t wait_ns)
 {
     uint64_t end_ns = leatn_end_ns(wait_ns);
@@ -285,7 +287,8 @@ static struct request *next_request(void)
     return request;
 }
 
-/* Copies that are about to end are looked at in ever longer intervals: the stream of a region may have other work. */
+/* Copies that are about to end are looked at in ever longer intervals: the stream of a region may have other work.
+ */
 static void *run(void *argument)
 {
     uint64_t wait_ns = UINT64_MAX;
@@ -404,8 +407,8 @@ static leat_status check_memory(void *ptr, size_t bytes)
     offset = info.base ? (size_t)((char *)ptr - (char *)info.base) : 0;
     if (info.base && bytes > info.bytes - offset)
         return leatn_fail(LEAT_ERROR_RANGE,
-                          "leat_expose: %zu bytes at %p go past the end of the allocation, which has %zu more", bytes,
-                          ptr, info.bytes - offset);
+                          "leat_expose: %zu bytes at %p go past the end of the allocation, which has %zu more",
+                          bytes, ptr, info.bytes - offset);
     return LEAT_OK;
 }
 
@@ -438,7 +441,8 @@ static leat_status check(leat_stream *stream, leat_link *link, const char *name,
         return leatn_fail(LEAT_ERROR_INVALID, "leat_expose: ptr is NULL");
     if (access != LEAT_ACCESS_READ && access != LEAT_ACCESS_READ_WRITE)
         return leatn_fail(LEAT_ERROR_INVALID,
-                          "leat_expose: access is %d; use LEAT_ACCESS_READ or LEAT_ACCESS_READ_WRITE", (int)access);
+                          "leat_expose: access is %d; use LEAT_ACCESS_READ or LEAT_ACCESS_READ_WRITE",
+                          (int)access);
     TRY(check_memory(ptr, bytes));
     return check_link(link);
 }

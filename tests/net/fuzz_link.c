@@ -1,8 +1,8 @@
 /*
  * fuzz_link.c - feeds a link, which has copies under way, with changed frames, or with any bytes.
  *
- * The decoder must refuse a header, or encoding what it read must give the same bytes. The link must take all bytes or
- * fail, all its copies must end, and no byte around a destination may change.
+ * The decoder must refuse a header, or encoding what it read must give the same bytes. The link must take all
+ * bytes or fail, all its copies must end, and no byte around a destination may change.
  *
  * A build for libFuzzer gets its inputs from libFuzzer. The test program makes conversations that a good other end
  * could hold, and changes them at random: fuzz_link [--seed N] [--rounds N] [--seconds N].
@@ -90,8 +90,9 @@ enum { CONVERSATION = sizeof conversation / sizeof conversation[0] };
 
 static uint64_t edge(uint64_t value)
 {
-    static const uint64_t edges[] = {0, 1, 2, 3, 99, 100, 101, 65535, 65536, 65537, 199999, 200000, 200001, 1 << 20,
-                                     INT64_MAX, 1ull << 63, UINT64_MAX};
+    static const uint64_t edges[] = {0,      1,       2,         3,          99,        100,
+                                     101,    65535,   65536,     65537,      199999,    200000,
+                                     200001, 1 << 20, INT64_MAX, 1ull << 63, UINT64_MAX};
 
     switch (draw(4)) {
     case 0:

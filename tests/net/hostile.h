@@ -1,6 +1,6 @@
 /*
- * hostile.h - shared by the tests of links with an other end that breaks the protocol: a link with copies under way,
- * whose other end is a plain socket.
+ * hostile.h - shared by the tests of links with an other end that breaks the protocol: a link with copies under
+ * way, whose other end is a plain socket.
  *
  * What the link has under way, and the numbers by which frames name it:
  *
@@ -79,8 +79,7 @@ static inline void hostile_begin(struct hostile *hostile)
     OK(leat_put_start(hostile->streams[3], hostile->link, "r", 0, hostile->memory[3].at, copy_bytes[3], NULL,
                       &tickets[3]));
     for (unsigned i = 4; i < COPIES; i++)
-        tickets[i] =
-            send_start(hostile->streams[i], hostile->link, i - 1, hostile->memory[i].at, copy_bytes[i]);
+        tickets[i] = send_start(hostile->streams[i], hostile->link, i - 1, hostile->memory[i].at, copy_bytes[i]);
 }
 
 /* Reads and drops what the link sends. */
@@ -98,8 +97,7 @@ static inline void hostile_send(struct hostile *hostile, const void *bytes, size
     size_t sent = 0;
 
     while (sent < count) {
-        ssize_t some =
-            send(hostile->fd, (const char *)bytes + sent, count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t some = send(hostile->fd, (const char *)bytes + sent, count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         struct pollfd wait = {.fd = hostile->fd, .events = (short)(POLLOUT | (reads ? POLLIN : 0))};
 
         if (reads)

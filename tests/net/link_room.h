@@ -1,6 +1,6 @@
 /*
- * link_room.h - shared by the tests of messages: pairs of links in one process, memory of all kinds with guard bytes
- * around it, and waits for tickets. The links are made of connected sockets, without a handshake.
+ * link_room.h - shared by the tests of messages: pairs of links in one process, memory of all kinds with guard
+ * bytes around it, and waits for tickets. The links are made of connected sockets, without a handshake.
  */
 #ifndef LINK_ROOM_H
 #define LINK_ROOM_H
@@ -256,7 +256,8 @@ static inline leat_ticket *send_start(leat_stream *stream, leat_link *link, uint
     return ticket;
 }
 
-static inline leat_ticket *receive_start(leat_stream *stream, void *dst, leat_link *link, uint64_t tag, size_t bytes)
+static inline leat_ticket *receive_start(leat_stream *stream, void *dst, leat_link *link, uint64_t tag,
+                                         size_t bytes)
 {
     leat_ticket *ticket = NULL;
 
@@ -283,8 +284,8 @@ static inline void ends_with(leat_ticket *ticket, leat_status wanted, const char
     leat_status status = end_of(ticket);
 
     if (status != wanted) {
-        print_error("%s:%d: %s instead of %s: %s\n", file, line, leat_status_name(status), leat_status_name(wanted),
-                    leat_last_error());
+        print_error("%s:%d: %s instead of %s: %s\n", file, line, leat_status_name(status),
+                    leat_status_name(wanted), leat_last_error());
         fail();
     }
 }
@@ -310,7 +311,8 @@ static inline unsigned count_descriptors(void)
     return count;
 }
 
-/* Waits until no more descriptors are open than before: the thread of links closes them after leat_link_close(). */
+/* Waits until no more descriptors are open than before: the thread of links closes them after leat_link_close().
+ */
 static inline void expect_descriptors(unsigned before)
 {
     for (unsigned i = 0; i < 30000 && count_descriptors() > before; i++)

@@ -43,9 +43,9 @@ static void test_round_trip(void **state)
 static void test_layout(void **state)
 {
     /* The bytes that other versions of leat must understand. */
-    static const unsigned char expected[LEATN_HEADER_BYTES] = {
-        1, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0,
-        0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0};
+    static const unsigned char expected[LEATN_HEADER_BYTES] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0,
+                                                               0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0,
+                                                               0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0};
     unsigned char bytes[LEATN_HEADER_BYTES];
 
     (void)state;
@@ -83,7 +83,8 @@ static void test_bad_frames(void **state)
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .credit = 1}, "no bytes");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1}, "credit is 0");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1, .credit = 2}, "larger");
-    refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1ull << 63, .credit = 2}, "large");
+    refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1ull << 63, .credit = 2},
+           "large");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1, .credit = 1, .tail_bytes = 1},
            "length");
     refuse((struct leatn_frame){.type = LEATN_FRAME_DATA, .receive = 1}, "length");
@@ -94,14 +95,16 @@ static void test_bad_frames(void **state)
     refuse((struct leatn_frame){.type = LEATN_FRAME_DATA, .receive = 1, .offset = UINT64_MAX, .tail_bytes = 1},
            "large");
     refuse((struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = 1}, "without a reason");
-    refuse((struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = 1, .status = LEAT_ERROR_DEVICE_LOST}, "status");
+    refuse((struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = 1, .status = LEAT_ERROR_DEVICE_LOST},
+           "status");
     refuse((struct leatn_frame){.type = LEATN_FRAME_STOP, .receive = 1, .status = LEAT_NOT_READY}, "status");
     refuse((struct leatn_frame){.type = LEATN_FRAME_PUT, .put = 1, .bytes = 1}, "length");
     refuse((struct leatn_frame){.type = LEATN_FRAME_PUT, .put = 1, .bytes = 1, .tail_bytes = LEATN_NAME_MAX + 1},
            "length");
-    refuse((struct leatn_frame){.type = LEATN_FRAME_PUT, .put = 1, .bytes = 2, .offset = INT64_MAX - 1,
-                                .tail_bytes = 3},
-           "range");
+    refuse(
+        (struct leatn_frame){
+            .type = LEATN_FRAME_PUT, .put = 1, .bytes = 2, .offset = INT64_MAX - 1, .tail_bytes = 3},
+        "range");
 }
 
 static const struct CMUnitTest tests[] = {

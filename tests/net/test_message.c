@@ -1,6 +1,6 @@
 /*
- * test_message.c - tests sends and receives between two ends of a link in one process: sizes, kinds of memory, tags,
- * order, both directions, failures and ends.
+ * test_message.c - tests sends and receives between two ends of a link in one process: sizes, kinds of memory,
+ * tags, order, both directions, failures and ends.
  */
 #include "link_room.h"
 
@@ -272,7 +272,8 @@ static void test_deadline(void **state)
 
 /* ---- head of line ---- */
 
-/* Two receives on one link: the second one, whose bytes come first, is on a stream that waits for the first one. */
+/* Two receives on one link: the second one, whose bytes come first, is on a stream that waits for the first one.
+ */
 static void head_of_line(const struct test_state *room, const struct link_setup *setup, size_t bytes)
 {
     struct ends ends = make_ends(setup);
@@ -481,7 +482,8 @@ static void test_bad_calls(void **state)
 
     REFUSED(leat_send(room->stream, NULL, 1, &byte, 1), LEAT_ERROR_HANDLE, "link is NULL");
     REFUSED(leat_receive(room->stream, &byte, NULL, 1, 1), LEAT_ERROR_HANDLE, "link is NULL");
-    REFUSED(leat_send_start(room->stream, ends.one, 1, &byte, 1, NULL, NULL), LEAT_ERROR_INVALID, "ticket is NULL");
+    REFUSED(leat_send_start(room->stream, ends.one, 1, &byte, 1, NULL, NULL), LEAT_ERROR_INVALID,
+            "ticket is NULL");
     REFUSED(leat_receive_start(room->stream, &byte, ends.one, 1, 1, NULL, NULL), LEAT_ERROR_INVALID, "ticket");
     REFUSED(leat_send(NULL, ends.one, 1, &byte, 1), LEAT_ERROR_HANDLE, "leat_send");
     REFUSED(leat_send(room->stream, ends.one, 1, NULL, 1), LEAT_ERROR_POINTER, "leat_send");

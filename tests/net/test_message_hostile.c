@@ -1,6 +1,6 @@
 /*
- * test_message_hostile.c - tests that a link fails, and says why, when the other end breaks the protocol; and that it
- * then has written nothing around its destinations.
+ * test_message_hostile.c - tests that a link fails, and says why, when the other end breaks the protocol; and that
+ * it then has written nothing around its destinations.
  */
 #include "hostile.h"
 
@@ -50,7 +50,8 @@ static const struct scene scenes[] = {
     {"a put that does not exist", {{.type = F(WANT_PUT), .receive = 1, .put = 1, .credit = 5001}}, NULL},
     {"too early", {{.type = F(PUT_DONE), .put = 1}}, NULL},
     {"wrong name or number",
-     {{.type = F(PUT), .put = 7, .bytes = 1, .tail_bytes = 1}, {.type = F(PUT), .put = 7, .bytes = 1, .tail_bytes = 1}},
+     {{.type = F(PUT), .put = 7, .bytes = 1, .tail_bytes = 1},
+      {.type = F(PUT), .put = 7, .bytes = 1, .tail_bytes = 1}},
      "a"},
     {"wrong name or number", {{.type = F(GET), .receive = 7, .bytes = 1, .credit = 1, .tail_bytes = 3}}, "a\0b"},
     {"has closed the link", {{.type = F(BYE)}}, NULL},

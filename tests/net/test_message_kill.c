@@ -1,6 +1,6 @@
 /*
- * test_message_kill.c - kills the other process of a link at random moments, in the middle of messages, gets and puts
- * in both directions.
+ * test_message_kill.c - kills the other process of a link at random moments, in the middle of messages, gets and
+ * puts in both directions.
  *
  * All copies of this end must then end, with success or LINK, and the link must say why. No byte outside of a
  * destination may be written, and no descriptor may stay open. NET_KILLS or --rounds sets the number of rounds;
@@ -52,8 +52,9 @@ static void start_copies(struct end *end, bool first)
         leat_status status;
 
         if (what == 7)
-            status = first ? leat_get_start(stream, memory->at, end->link, "region", 0, bytes, NULL, &end->tickets[i])
-                           : leat_put_start(stream, end->link, "region", 0, memory->at, bytes, NULL, &end->tickets[i]);
+            status =
+                first ? leat_get_start(stream, memory->at, end->link, "region", 0, bytes, NULL, &end->tickets[i])
+                      : leat_put_start(stream, end->link, "region", 0, memory->at, bytes, NULL, &end->tickets[i]);
         else if (sends)
             status = leat_send_start(stream, end->link, tag, memory->at, bytes, NULL, &end->tickets[i]);
         else
@@ -68,7 +69,8 @@ static void open_end(struct end *end, int fd, enum transport transport, const ch
     end->device = test_open();
     for (unsigned i = 0; i < 4; i++)
         OK(leat_stream_create(end->device, &end->streams[i]));
-    end->link = link_of(fd, &(struct link_setup){.transport = transport, .window_bytes = 1 + below(2 * MIB)}, peer);
+    end->link =
+        link_of(fd, &(struct link_setup){.transport = transport, .window_bytes = 1 + below(2 * MIB)}, peer);
     end->exposed = make_memory(end->device, end->streams[0], LEAT_KIND_DEVICE, BYTES_MOST, 0);
     if (leat_expose(end->streams[3], end->link, "region", end->exposed.at, BYTES_MOST, LEAT_ACCESS_READ_WRITE,
                     &end->region) != LEAT_OK)

@@ -1,4 +1,5 @@
-/* test_region.c - tests regions: leat_expose(), leat_get() and leat_put() between two ends of a link in one process. */
+/* test_region.c - tests regions: leat_expose(), leat_get() and leat_put() between two ends of a link in one
+ * process. */
 #include "link_room.h"
 
 static const struct link_setup setups[] = {
@@ -166,11 +167,13 @@ static void test_bad_calls(void **state)
     name[sizeof name - 1] = '\0';
     REFUSED(leat_expose(room->stream, NULL, "a", &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_HANDLE, "link");
     REFUSED(leat_expose(NULL, link, "a", &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_HANDLE, "leat_expose");
-    REFUSED(leat_expose(room->stream, link, NULL, &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_INVALID, "name");
+    REFUSED(leat_expose(room->stream, link, NULL, &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_INVALID,
+            "name");
     REFUSED(leat_expose(room->stream, link, "", &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_INVALID, "name");
     REFUSED(leat_expose(room->stream, link, name, &byte, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_INVALID, "127");
     REFUSED(leat_expose(room->stream, link, "a", NULL, 1, LEAT_ACCESS_READ, &region), LEAT_ERROR_INVALID, "ptr");
-    REFUSED(leat_expose(room->stream, link, "a", &byte, 1, LEAT_ACCESS_NONE, &region), LEAT_ERROR_INVALID, "access");
+    REFUSED(leat_expose(room->stream, link, "a", &byte, 1, LEAT_ACCESS_NONE, &region), LEAT_ERROR_INVALID,
+            "access");
     REFUSED(leat_expose(room->stream, link, "a", &byte, 1, LEAT_ACCESS_READ, NULL), LEAT_ERROR_INVALID, "region");
     REFUSED(leat_expose(room->stream, link, "a", scene.memory.at, 100 * MIB, LEAT_ACCESS_READ, &region),
             LEAT_ERROR_RANGE, "leat_expose");
@@ -191,8 +194,8 @@ static void test_unexpose(void **state)
         struct scene scene = make_scene(room, &setups[round % SETUPS], LEAT_KIND_DEVICE, LEAT_ACCESS_READ_WRITE);
         struct memory memory = make_memory(room->device, room->stream, LEAT_KIND_PINNED, REGION_BYTES, 1);
         bool put = round / 2 % 2, again = round % 3 == 0;
-        leat_ticket *ticket = put ? put_start(&scene, 0, memory.at, REGION_BYTES)
-                                  : get_start(&scene, memory.at, 0, REGION_BYTES);
+        leat_ticket *ticket =
+            put ? put_start(&scene, 0, memory.at, REGION_BYTES) : get_start(&scene, memory.at, 0, REGION_BYTES);
         leat_status status;
 
         test_sleep_us(round * 150);
@@ -262,8 +265,9 @@ static void test_blocked_stream(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(test_get),       STATE_TEST(test_put),      STATE_TEST(test_together),
-    STATE_TEST(test_refusals),  STATE_TEST(test_bad_calls), STATE_TEST(test_unexpose),
+    STATE_TEST(test_get),       STATE_TEST(test_put),
+    STATE_TEST(test_together),  STATE_TEST(test_refusals),
+    STATE_TEST(test_bad_calls), STATE_TEST(test_unexpose),
     STATE_TEST(test_cancel),    STATE_TEST(test_blocked_stream),
 };
 
