@@ -6,7 +6,9 @@
 # LEAT_PEER is the program link_peer. Needs root and iproute2.
 work=$(mktemp -d)
 first='' second='' failures=0
+a='' b=''
 finish() {
+    [ -z "$a$b" ] || kill -9 $a $b 2>/dev/null
     [ -z "$first" ] || kill $first $second 2>/dev/null
     rm -rf "$work"
 }
@@ -52,13 +54,13 @@ waits_for() {
     done
 }
 
-# meet BYTES ROUNDS: starts both ends. $a and $b are the processes.
+# meet BYTES ROUNDS: starts both ends. $a and $b are the processes themselves, and not shells that wait for them.
 meet() {
     : >"$work/one.out"
-    one "$LEAT_PEER" listen tcp:0.0.0.0:7077 "$1" "$2" >"$work/one.out" 2>"$work/one.err" &
+    (exec nsenter -t $first -n "$LEAT_PEER" listen tcp:0.0.0.0:7077 "$1" "$2") >"$work/one.out" 2>"$work/one.err" &
     a=$!
     waits_for listening one.out || return
-    two "$LEAT_PEER" connect tcp:10.77.0.1:7077 "$1" "$2" >"$work/two.out" 2>"$work/two.err" &
+    (exec nsenter -t $second -n "$LEAT_PEER" connect tcp:10.77.0.1:7077 "$1" "$2") >"$work/two.out" 2>"$work/two.err" &
     b=$!
 }
 
@@ -70,6 +72,7 @@ ended() {
     wait $b
     code=$?
     [ $code -eq "$3" ] || fail "$1: the end that connects: exit status $code instead of $3"
+    a='' b='' # others may get their numbers
 }
 
 meet 3000001 4 && ended 'two machines' 0 0
