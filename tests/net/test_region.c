@@ -109,15 +109,17 @@ static void test_together(void **state)
     const struct test_state *room = *state;
     enum { COPIES = 60 };
     struct scene scene = make_scene(room, &setups[1], LEAT_KIND_DEVICE, LEAT_ACCESS_READ_WRITE);
+    struct memory src = make_memory(room->device, room->stream, LEAT_KIND_PINNED, MIB, 0);
     struct memory dst = make_memory(room->device, room->stream, LEAT_KIND_PINNED, MIB, 0);
-    leat_ticket *tickets[2 * COPIES];
+    leat_ticket *tickets[COPIES];
     unsigned char *bytes = test_buffer(COPIES * 1000), *got = test_buffer(COPIES * 1000);
 
+    fill_memory(room->stream, &src, 4);
     test_pattern(bytes, COPIES * 1000, 8);
     OK(leat_receive(scene.server, dst.at, scene.ends.two, 1, MIB));
     for (size_t i = 0; i < COPIES; i++)
         tickets[i] = put_start(&scene, i * 1000, bytes + i * 1000, 1000);
-    OK(leat_send(room->stream, scene.ends.one, 1, dst.at, MIB));
+    OK(leat_send(room->stream, scene.ends.one, 1, src.at, MIB));
     for (size_t i = 0; i < COPIES; i++)
         ENDS_WITH(tickets[i], LEAT_OK);
     for (size_t i = 0; i < COPIES; i++)
@@ -126,8 +128,10 @@ static void test_together(void **state)
         ENDS_WITH(tickets[i], LEAT_OK);
     EXPECT_PATTERN(got, COPIES * 1000, 8);
     OK(leat_stream_synchronize(scene.server));
+    expect_message(scene.server, &dst, 4);
     free(bytes);
     free(got);
+    free_memory(&src);
     free_memory(&dst);
     free_scene(&scene);
 }
