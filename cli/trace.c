@@ -4,6 +4,7 @@
 #include "activity.h"
 #include "cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -198,15 +199,15 @@ static int show(const struct activity_report *report, const struct options *opti
     return fine ? CLI_OK : CLI_FAILED;
 }
 
-/* Writes the timeline while the trace is read. */
-static int show_in_one_pass(const struct options *options)
+/* Writes the timeline of the trace at path while it is read. */
+static int show_in_one_pass(const struct options *options, const char *path)
 {
-    const char *path = options->files[0];
     char error[ACTIVITY_ERROR_MAX];
     uint64_t missed = 0;
     bool fine, written;
     FILE *file;
 
+    assert(path);
     /* Opening the output empties it, so a wrong name of the trace is noticed before. */
     if (strcmp(path, "-") != 0 && access(path, R_OK) != 0) {
         cli_complain("trace: %s: cannot be opened: %s", path, strerror(errno));
@@ -251,7 +252,7 @@ int cli_trace(int argc, char **argv)
     if (status != PARSE_GO_ON)
         return status;
     if (options.one_pass && options.perfetto)
-        return show_in_one_pass(&options);
+        return show_in_one_pass(&options, options.files[0]);
     runs = calloc(2, sizeof *runs);
     if (!runs) {
         cli_complain("trace: out of host memory");

@@ -172,6 +172,7 @@ static void end_received(leat_link *link, struct leatn_block *block)
 {
     struct leatn_op *op = block->op;
     struct leatn_stash *stash = block->stash;
+    size_t bytes = block->bytes; /* the block may be freed below */
 
     check_block(link, block);
     link->carrier->received_count--;
@@ -181,7 +182,7 @@ static void end_received(leat_link *link, struct leatn_block *block)
     if (!op)
         return;
     if (!link->failed)
-        leatn_message_carried(link, op, stash, block->bytes);
+        leatn_message_carried(link, op, stash, bytes);
     leatn_op_drop(op);
 }
 

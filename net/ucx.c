@@ -797,7 +797,7 @@ void leatn_ucx_explain(struct leatn_ucx_worker *worker, char *text, size_t text_
 {
     struct leatn_ucx_worker *own = NULL;
 
-    if (!worker && leatn_ucx_worker_create(change_nothing, NULL, &own) != LEAT_OK) {
+    if (!worker && (leatn_ucx_worker_create(change_nothing, NULL, &own) != LEAT_OK || !own)) {
         snprintf(text, text_bytes, "%s", leat_last_error());
         return;
     }

@@ -311,6 +311,7 @@ static bool storage_is_ready(const struct leati_job *job)
 {
     const struct leati_storage *storage = &job->storage;
 
+    leati_assert(!storage->in_order || storage->ops);
     return !storage->in_order || !storage->ops->ready ||
            atomic_load_explicit(&job->stopped, memory_order_relaxed) != LEAT_OK ||
            (job->deadline_ns && leati_clock_ns() >= job->deadline_ns) || storage->ops->ready(storage->object);

@@ -103,31 +103,40 @@ static leat_status meet(struct peer *peer, int listens, const char *address, con
     return status == LEAT_NOT_READY ? leat_error_set(LEAT_ERROR_LINK, "nobody connected") : status;
 }
 
-int main(int argc, char **argv)
+/* Opens the device, meets the other end, and exchanges messages. Returns the exit status. */
+static int run(struct peer *peer, int listens, const char *address, unsigned rounds)
 {
     leat_link_options options = LEAT_LINK_OPTIONS_INIT;
-    struct peer peer = {.bytes = argc == 5 ? strtoull(argv[3], NULL, 10) : 0};
-    int listens = argc == 5 && !strcmp(argv[1], "listen"), code;
     leat_device *device;
     leat_status status;
+    int code;
 
-    if (!peer.bytes || !(peer.made = malloc(peer.bytes)) || !(peer.got = malloc(peer.bytes)))
-        return 1;
     options.key = "the key of two namespaces";
     options.key_bytes = strlen(options.key);
     options.idle_timeout_ns = 2 * SECOND;
     status = leat_device_open("cpu:0", &device);
-    if (status == LEAT_OK)
-        status = leat_stream_create(device, &peer.stream);
-    if (status == LEAT_OK)
-        status = leat_alloc(peer.stream, peer.bytes, &peer.memory);
-    if (status == LEAT_OK)
-        status = meet(&peer, listens, argv[2], &options);
     if (status != LEAT_OK)
-        return failed("meet", status);
-    code = exchange(&peer, listens, (unsigned)strtoul(argv[4], NULL, 10));
-    (void)leat_link_close(peer.link);
+        return failed("open the device", status);
+    status = leat_stream_create(device, &peer->stream);
+    if (status == LEAT_OK)
+        status = leat_alloc(peer->stream, peer->bytes, &peer->memory);
+    if (status == LEAT_OK)
+        status = meet(peer, listens, address, &options);
+    code = status == LEAT_OK ? exchange(peer, listens, rounds) : failed("meet", status);
+    (void)leat_link_close(peer->link);
     (void)leat_device_close(device);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct peer peer = {.bytes = argc == 5 ? strtoull(argv[3], NULL, 10) : 0};
+    int code = 1;
+
+    peer.made = malloc(peer.bytes);
+    peer.got = malloc(peer.bytes);
+    if (peer.bytes && peer.made && peer.got)
+        code = run(&peer, !strcmp(argv[1], "listen"), argv[2], (unsigned)strtoul(argv[4], NULL, 10));
     free(peer.made);
     free(peer.got);
     return code;
