@@ -162,7 +162,7 @@ static bool knows_token(struct net_end *end, int socket, const struct net_reply 
 
 bool net_plain_accept(struct net_end *end, int listener, const struct net_reply *reply)
 {
-    double give_up = bench_now() + CONNECT_MS * 1e-3;
+    double give_up = bench_now() + (double)CONNECT_MS * 1e-3;
     struct pollfd look = {.fd = listener, .events = POLLIN};
     int socket = -1;
 

@@ -569,7 +569,7 @@ static void peers_may_be_killed_at_any_moment(void **state)
     const char *times = getenv("TEST_SHARE_KILLS");
     struct test_state *t = *state;
     uint64_t seed = test_seed();
-    unsigned before, refused = 0;
+    unsigned before;
 
     needs_shares(t);
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -598,7 +598,6 @@ static void peers_may_be_killed_at_any_moment(void **state)
                 if (status == LEAT_OK)
                     status = leat_share_take_over(t->stream, share);
             }
-            refused += status != LEAT_OK;
             if (leat_stream_synchronize(t->stream) != LEAT_OK)
                 status = LEAT_ERROR_LINK;
         }

@@ -18,8 +18,7 @@ static void good_names(void **state)
                                         "with blanks and 'quotes'",
                                         "a..b",
                                         "-rf",
-                                        "gr\xc3\xb6\xc3\x9f"
-                                        "e",
+                                        "gr\xc3\xb6\xc3\x9f\x65",
                                         "\xe6\xa8\xa1\xe5\x9e\x8b",
                                         "\xf0\x9f\x98\x80"};
     char longest[TRANSFER_NAME_MAX + 1];
