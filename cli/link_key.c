@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -100,4 +101,24 @@ leat_link_options link_key_options(const struct link_key *key)
     options.key = key->count ? key->bytes : NULL;
     options.key_bytes = key->count;
     return options;
+}
+
+bool link_listen(const char *command, const char *address, const char *key_file, leat_listener **listener)
+{
+    leat_link_options options;
+    struct link_key key;
+    char real[160];
+    bool fine;
+
+    if (!link_key_read(command, address, key_file, &key))
+        return false;
+    options = link_key_options(&key);
+    fine = leat_listen(address, &options, listener) == LEAT_OK &&
+           leat_listener_get_address(*listener, real, sizeof real) == LEAT_OK;
+    link_key_erase(&key);
+    if (fine)
+        fprintf(stderr, "leat: listening at %s\n", real);
+    else
+        cli_complain("%s: %s", command, leat_last_error());
+    return fine;
 }

@@ -28,4 +28,8 @@ void link_key_erase(struct link_key *key);
 /* Returns options with this key. */
 leat_link_options link_key_options(const struct link_key *key);
 
+/* Listens at an address with the key of a file, and prints the address with its real port to standard error. command:
+ * its name, for messages. Returns false after a message. */
+bool link_listen(const char *command, const char *address, const char *key_file, leat_listener **listener);
+
 #endif

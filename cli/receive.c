@@ -335,26 +335,6 @@ static bool take_offers(struct transfer *transfer, const struct receive_place *p
 
 /* ---- the command ---- */
 
-static bool listen_at(const struct receive_options *options, leat_listener **listener)
-{
-    struct link_key key;
-    leat_link_options link_options;
-    char address[160];
-    bool fine;
-
-    if (!link_key_read("receive", options->address, options->key_file, &key))
-        return false;
-    link_options = link_key_options(&key);
-    fine = leat_listen(options->address, &link_options, listener) == LEAT_OK &&
-           leat_listener_get_address(*listener, address, sizeof address) == LEAT_OK;
-    link_key_erase(&key);
-    if (fine)
-        fprintf(stderr, "leat: listening at %s\n", address);
-    else
-        cli_complain("receive: %s", leat_last_error());
-    return fine;
-}
-
 /* Waits for a sender. */
 static bool accept_sender(struct transfer *transfer, leat_listener *listener,
                           const struct receive_options *options)
@@ -380,7 +360,7 @@ static int run_receive(const struct receive_options *options)
     struct receive_place place;
     leat_listener *listener = NULL;
     bool fine =
-        find_place(options, &place) && transfer_open(&transfer, options->device) && listen_at(options, &listener);
+        find_place(options, &place) && transfer_open(&transfer, options->device) && link_listen("receive", options->address, options->key_file, &listener);
 
     if (fine && accept_sender(&transfer, listener, options)) {
         leat_listener_close(listener);

@@ -239,26 +239,6 @@ static bool serve_clients(struct bench *bench, leat_listener *listener, const st
     return true;
 }
 
-static bool listen_at(const struct serve_options *options, leat_listener **listener)
-{
-    struct link_key key;
-    leat_link_options link_options;
-    char address[160];
-    bool fine;
-
-    if (!link_key_read("serve", options->address, options->key_file, &key))
-        return false;
-    link_options = link_key_options(&key);
-    fine = leat_listen(options->address, &link_options, listener) == LEAT_OK &&
-           leat_listener_get_address(*listener, address, sizeof address) == LEAT_OK;
-    link_key_erase(&key);
-    if (fine)
-        fprintf(stderr, "leat: listening at %s\n", address);
-    else
-        cli_complain("serve: %s", leat_last_error());
-    return fine;
-}
-
 static int run_serve(const struct serve_options *options)
 {
     struct bench_options bench_options = {.device = options->device};
@@ -270,7 +250,7 @@ static int run_serve(const struct serve_options *options)
     if (!bench_open(&bench, &bench_options))
         cli_complain("serve: %s", bench.error);
     else
-        fine = listen_at(options, &listener) && serve_clients(&bench, listener, options);
+        fine = link_listen("serve", options->address, options->key_file, &listener) && serve_clients(&bench, listener, options);
     leat_listener_close(listener);
     bench_close(&bench);
     return fine ? CLI_OK : CLI_FAILED;
