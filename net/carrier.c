@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The end that closes waits so long for the other one (link.c). */
+/* The end that closes waits so long for the other one (net_link.c). */
 #define BYE_NS (UINT64_C(5) * 1000000000)
 
 enum {

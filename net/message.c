@@ -1,9 +1,9 @@
 /*
  * message.c - sends and receives: their matching, and the functions by which leat's workers move their bytes
- * (leat/storage.h). See link.h. All functions but those that leat or the program calls need link->lock.
+ * (leat/storage.h). See net_link.h. All functions but those that leat or the program calls need link->lock.
  */
 #include "carrier.h"
-#include "link.h"
+#include "net_link.h"
 
 #include <leat/storage.h>
 

@@ -118,15 +118,27 @@ static void fail_storage(struct leati_job *job, size_t at, int error)
     leati_unlock(&failures_lock);
 }
 
+/* Several threads work on the parts of a job, except if its storage is in order: only such a job uses part_moved. */
+static size_t moved_before(const struct leati_job *job)
+{
+    return job->storage.in_order ? job->part_moved : 0;
+}
+
+static void forget_moved(struct leati_job *job)
+{
+    if (job->storage.in_order)
+        job->part_moved = 0;
+}
+
 /* Moves a part between memory and storage. memory: the part's address in the ring; ignored for HOST, which has no
  * ring. Returns false if the storage is not ready for the rest of the part. */
 static bool move_part(struct leati_job *job, size_t offset, char *memory, size_t bytes)
 {
     const struct leati_storage *storage = &job->storage;
-    size_t before = job->part_moved, moved;
+    size_t before = moved_before(job), moved;
     int error = 0;
 
-    leati_assert(before < bytes && (!before || storage->in_order));
+    leati_assert(before < bytes);
     if (job->direction == LEATI_DIRECTION_HOST)
         memory = storage->scattered ? NULL : storage->write ? (char *)job->src + offset : job->dst + offset;
     moved = before + storage->ops->move(storage->object, storage->offset + offset + before,
@@ -135,7 +147,7 @@ static bool move_part(struct leati_job *job, size_t offset, char *memory, size_t
         job->part_moved = moved;
         return false;
     }
-    job->part_moved = 0;
+    forget_moved(job);
     if (moved == bytes)
         return true;
     lower(&job->stopped_at, offset + moved);
@@ -157,8 +169,8 @@ static bool copy_part(struct leati_job *job, const struct leati_chunk *chunk, ui
     leati_assert(part < chunk->parts && start < chunk->bytes);
     leati_assert(job->copy_list || offset + bytes <= job->bytes);
     if (has_stopped(job)) {
-        lower(&job->stopped_at, offset + job->part_moved);
-        job->part_moved = 0;
+        lower(&job->stopped_at, offset + moved_before(job));
+        forget_moved(job);
         leati_job_spoil(job);
         return true;
     }

@@ -1,5 +1,5 @@
 /*
- * link.h - the state of a link, which link.c, message.c and region.c share.
+ * net_link.h - the state of a link, which net_link.c, message.c and region.c share.
  *
  * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers, in move() of a
  * copy; and the loop (loop.h). link->lock protects all fields, if a comment does not say otherwise, and is held
@@ -24,8 +24,8 @@
  * The sending side. tx_op is the send in whose fragment the socket is, or whose turn it is. Others that want to
  * send are in the list of waiters, and have the next turns. Control frames are sent between two fragments.
  */
-#ifndef LEATN_LINK_H
-#define LEATN_LINK_H
+#ifndef LEATN_NET_LINK_H
+#define LEATN_NET_LINK_H
 
 #include "frame.h"
 #include "loop.h"

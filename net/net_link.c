@@ -1,5 +1,5 @@
-/* link.c - makes links, watches their sockets, sends control frames, and ends links. See link.h. */
-#include "link.h"
+/* net_link.c - makes links, watches their sockets, sends control frames, and ends links. See net_link.h. */
+#include "net_link.h"
 #include "carrier.h"
 
 #include <leat/storage.h>
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK_NS UINT64_C(2000000)            /* after so long a worker counts as stalled, see link.h */
+#define TICK_NS UINT64_C(2000000)            /* after so long a worker counts as stalled, see net_link.h */
 #define LINGER_NS (UINT64_C(5) * 1000000000) /* an end that closes waits so long for the other end */
 #define RETRY_NS UINT64_C(10000000)
 #define IDLE_TICKS_MAX 50u
