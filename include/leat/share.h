@@ -20,7 +20,8 @@
  * of different streams may become visible in any order; a stream that takes over relies only on the stream that
  * made this one hand-over. So a side that takes over with one stream and uses the memory with another needs an
  * event between the two, as always. Both sides must agree on how often they hand over. 1024 hand-overs, and as
- * many take-overs, of one side may be under way; one more is refused with BUSY until the oldest has been executed.
+ * many take-overs, of one side may be under way; one more is refused with BUSY until the oldest has been executed. A
+ * CUDA stream has room for fewer: with about 1000 operations under way, each further call waits in the driver.
  *
  * leat does not use this order to pass other memory from stream to stream (leat/stream.h, "What leat knows").
  *
@@ -53,8 +54,8 @@
  * Everything received is checked, so a hostile sender can neither crash the receiver nor make it write outside the
  * memory; but while it runs it can change the memory at any time, and withhold a hand-over or pretend one.
  *
- * GPUs. This header has been tested on the CPU device, and over leat's drivers for CUDA and HIP with libraries
- * that stand for the vendors'. It has not been run on a GPU yet. docs/sharing.md says what is expected there.
+ * GPUs. The tests of this header pass on the CPU device and on NVIDIA GPUs. Of AMD's, leat's driver for HIP was
+ * tested only with a library that stands for the vendor's. docs/sharing.md has figures.
  *
  * Threads. Any thread may call. leat_share_destroy() must be the last call with a share.
  *

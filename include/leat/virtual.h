@@ -117,8 +117,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_physical_export(leat_physical *physical
 
 /*
  * Imports memory that leat_physical_export() exported from the same device, in this or another process. bytes: the
- * size at creation. The caller still owns the descriptor and may close it at once. The CPU device accepts only
- * memory files with the seals of an export, because another file could be truncated while it is mapped.
+ * size at creation. The caller still owns the descriptor and may close it at once; leat keeps a duplicate until the
+ * memory is released, so that it can be exported again, which CUDA refuses. The CPU device accepts only memory files
+ * with the seals of an export, because another file could be truncated while it is mapped.
  * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; fd is not exported memory
  * of that size), HOST_MEMORY, UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */

@@ -12,7 +12,11 @@
 #include "base/ranges.h"
 #include "base/sized.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { RIGHTS_MAX = 32 };
 
@@ -22,6 +26,7 @@ struct leat_physical {
     uint64_t native; /* the driver's handle */
     size_t bytes;
     bool exportable, imported;
+    int imported_fd; /* imported: a duplicate of the descriptor, because CUDA does not export imported memory */
     unsigned holds; /* references of the user; 0: the handle is dead, only mappings remain; guarded by turn, like
                        maps */
     unsigned maps;
@@ -282,6 +287,8 @@ static leat_status end_if_unused(struct leat_physical *physical)
     leati_assert(!atomic_load_explicit(&physical->handle.live, memory_order_relaxed));
     leati_link_remove(&physical->link);
     status = device->driver->ops->vm_release(device->driver, device->native, physical->native);
+    if (physical->imported)
+        close(physical->imported_fd);
     leati_handle_free(&physical_handles, physical);
     return status;
 }
@@ -371,11 +378,23 @@ leat_status leati_export(leat_device *device, uint64_t native, leat_access acces
     return ops->vm_export(device->driver, device->native, native, fd);
 }
 
+static leat_status duplicate(int fd, int *made)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (copy < 0)
+        return leati_fail(LEAT_ERROR_SYSTEM, "duplicating the descriptor of the memory: %s", strerror(errno));
+    *made = copy;
+    return LEAT_OK;
+}
+
 leat_status leati_physical_export(leat_physical *physical, leat_access access, int *fd)
 {
     if (!physical->exportable)
         return leati_fail(LEAT_ERROR_INVALID,
                           "the memory was created without LEAT_PHYSICAL_EXPORTABLE, which cannot be changed later");
+    if (physical->imported && (access != LEAT_ACCESS_READ || !physical->device->driver->ops->vm_export_read))
+        return duplicate(physical->imported_fd, fd);
     return leati_export(physical->device, physical->native, access, fd);
 }
 
@@ -403,6 +422,7 @@ leat_status leati_physical_import(leat_device *device, int fd, size_t bytes, lea
     struct leat_physical *made = leati_handle_new(&physical_handles);
     leat_status status;
     size_t unit_bytes;
+    int kept = -1;
 
     if (!made)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the handle");
@@ -414,10 +434,16 @@ leat_status leati_physical_import(leat_device *device, int fd, size_t bytes, lea
         status = ops->vm_import_read(device->driver, device->native, fd, bytes, &made->native);
     else if (status == LEAT_OK)
         status = ops->vm_import(device->driver, device->native, fd, bytes, &made->native);
+    if (status == LEAT_OK) {
+        status = duplicate(fd, &kept);
+        if (status != LEAT_OK)
+            (void)ops->vm_release(device->driver, device->native, made->native);
+    }
     if (status != LEAT_OK) {
         leati_handle_free(&physical_handles, made);
         return status;
     }
+    made->imported_fd = kept;
     publish(made, physical);
     return LEAT_OK;
 }

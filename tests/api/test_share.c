@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 8192, WORDS = BYTES / 4, SLOTS = 1024 };
+enum { BYTES = 8192, WORDS = BYTES / 4, SLOTS = 1024, STREAMS = 8 };
 
 /* ---- processes ------------------------------------------------------------------------------------------ */
 
@@ -527,11 +527,14 @@ static void a_device_closes_in_spite_of_waits(void **state)
     REFUSED(leat_share_destroy(received), LEAT_ERROR_HANDLE, "share");
 }
 
+/* Of each side, over several streams: where a CUDA stream has about 1000 operations under way, one more waits. */
 static void no_more_than_1024_are_under_way(void **state)
 {
     struct test_state *t = *state;
+    leat_stream *owners[STREAMS], *receivers[STREAMS];
     leat_share *share, *received;
     struct test_gate *gate;
+    leat_event *opened;
     leat_pool *pool;
     void *block;
 
@@ -540,18 +543,31 @@ static void no_more_than_1024_are_under_way(void **state)
     block = test_block(pool, t->stream, BYTES);
     share = share_block(t->stream, block);
     received = receive_here(t->device, share);
+    OK(leat_event_create(t->device, &opened));
     gate = test_gate_close(t->stream);
+    OK(leat_event_record(opened, t->stream));
+    for (int i = 0; i < STREAMS; i++) {
+        OK(leat_stream_create(t->device, &owners[i]));
+        OK(leat_stream_wait(owners[i], opened));
+        OK(leat_stream_create(t->device, &receivers[i]));
+    }
     for (int i = 0; i < SLOTS; i++)
-        OK(leat_share_hand_over(t->stream, share));
+        OK(leat_share_hand_over(owners[i % STREAMS], share));
     REFUSED(leat_share_hand_over(t->stream, share), LEAT_ERROR_BUSY, "1024 hand-overs");
     for (int i = 0; i < SLOTS; i++)
-        OK(leat_share_take_over(t->second, received));
+        OK(leat_share_take_over(receivers[i % STREAMS], received));
     REFUSED(leat_share_take_over(t->second, received), LEAT_ERROR_BUSY, "1024 take-overs");
-    EXPECT_HELD(t->second, gate);
+    for (int i = 0; i < STREAMS; i++)
+        EXPECT_HELD(receivers[i], gate);
     REFUSED(leat_share_destroy(share), LEAT_ERROR_BUSY, "1024");
     REFUSED(leat_share_destroy(received), LEAT_ERROR_BUSY, "leat_share_abandon()");
     test_gate_open(gate);
-    OK(leat_stream_synchronize(t->second));
+    for (int i = 0; i < STREAMS; i++) {
+        OK(leat_stream_destroy(owners[i]));
+        OK(leat_stream_synchronize(receivers[i]));
+        OK(leat_stream_destroy(receivers[i]));
+    }
+    OK(leat_event_destroy(opened));
     OK(leat_share_hand_over(t->stream, share));
     OK(leat_share_take_over(t->second, received));
     OK(leat_stream_synchronize(t->second));

@@ -337,7 +337,7 @@ static void memory_goes_through_a_descriptor(void **state)
 {
     struct test_state *t = *state;
     size_t unit = unit_of(t->device);
-    leat_physical *memory, *imported;
+    leat_physical *memory, *imported, *passed_on;
     leat_physical_info info = LEAT_PHYSICAL_INFO_INIT;
     void *base;
     int fd;
@@ -357,14 +357,22 @@ static void memory_goes_through_a_descriptor(void **state)
     assert_int_equal(info.exportable, 1);
     assert_int_equal(info.imported, 0);
 
-    OK(leat_virtual_reserve(t->device, 4 * unit, 0, &base));
+    /* What was imported can be exported again. */
+    OK(leat_physical_export(imported, &fd));
+    OK(leat_physical_import(t->device, fd, 2 * unit, &passed_on));
+    assert_int_equal(close(fd), 0);
+
+    OK(leat_virtual_reserve(t->device, 6 * unit, 0, &base));
     OK(leat_virtual_map(base, 2 * unit, memory));
     OK(leat_virtual_map((char *)base + 2 * unit, 2 * unit, imported));
-    OK(leat_virtual_set_access(t->device, base, 4 * unit, LEAT_ACCESS_READ_WRITE));
+    OK(leat_virtual_map((char *)base + 4 * unit, 2 * unit, passed_on));
+    OK(leat_virtual_set_access(t->device, base, 6 * unit, LEAT_ACCESS_READ_WRITE));
     write_pattern(t->stream, base, 2 * unit, 4);
     expect_pattern(t->stream, (char *)base + 2 * unit, 2 * unit, 4);
-    OK(leat_virtual_unmap(base, 4 * unit));
+    expect_pattern(t->stream, (char *)base + 4 * unit, 2 * unit, 4);
+    OK(leat_virtual_unmap(base, 6 * unit));
     OK(leat_virtual_unreserve(base));
+    OK(leat_physical_release(passed_on));
     OK(leat_physical_release(imported));
     OK(leat_physical_release(memory));
 
