@@ -545,7 +545,7 @@ static void no_more_than_1024_are_under_way(void **state)
     received = receive_here(t->device, share);
     OK(leat_event_create(t->device, &opened));
     gate = test_gate_close(t->stream);
-    OK(leat_event_record(opened, t->stream));
+    OK(leat_event_record(t->stream, opened));
     for (int i = 0; i < STREAMS; i++) {
         OK(leat_stream_create(t->device, &owners[i]));
         OK(leat_stream_wait(owners[i], opened));
