@@ -198,6 +198,15 @@ $(BUILD)/bench/trace_cost: bench/trace_cost.c $(BUILD)/libleat.a $(BUILD)/flags
 trace-cost: $(BUILD)/bench/trace_cost
 	$(Q)$(BUILD)/bench/trace_cost
 
+# Memory that two processes share: copies, hand-overs, and a file that one of them reads for both.
+$(BUILD)/bench/share_rates: bench/share_rates.c $(BUILD)/libleat.a $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -Iinclude/leat/compat -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+-include $(BUILD)/bench/share_rates.d
+share-rates: $(BUILD)/bench/share_rates
+	$(Q)$(BUILD)/bench/share_rates $(SHARE_OPTIONS)
+
 # Programs that "leat trace" gives advice about, and what its forecasts are worth. They export their functions, so that
 # traces name these.
 trace_programs := $(BUILD)/bench/trace_programs
@@ -208,7 +217,7 @@ $(trace_programs): bench/trace_programs.c $(BUILD)/libleat.a $(BUILD)/flags
 -include $(BUILD)/bench/trace_programs.d
 trace-savings: $(trace_programs) $(BUILD)/leat
 	$(Q)bench/trace_savings.py $(trace_programs) $(BUILD)/leat
-.PHONY: trace-cost trace-savings
+.PHONY: share-rates trace-cost trace-savings
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 
@@ -374,6 +383,8 @@ make barrier-cost    what threads of a kernel pay to wait for one another, on th
 make trace-cost      what recording a trace costs, on the CPU device
 make trace-savings   what the advice of "leat trace" promises and what it saves
 make run-rates       copies of a CUDA program alone and under leat run, on a GPU; MIB=16: up to 16 MiB
+make share-rates     copies, hand-overs and a broadcast of two processes that share memory, on the best devices;
+                     SHARE_OPTIONS='cuda:0 cuda:1 --quick': these devices, a short run
 make first-use       how long the first call of a process waits for leat's kernels, on cuda:0
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed
