@@ -11,7 +11,8 @@ it. After each load every tensor is compared, on the device, with the one that s
 load of each loader, which makes rings, threads and pools, is told apart from the others. A loader that raises an
 exception is listed with its message and takes no further turns.
 
-With --other, more rows load the same tensors to both devices: leat_model_load_replicas(), safetensors to one device
+With --other, a row loads half of the tensors to each device, by two leat_model_load_all() that are started one after
+the other, and more rows load the same tensors to both devices: leat_model_load_replicas(), safetensors to one device
 after the other, and safetensors to one device and a copy from there to the other by PyTorch. Their rates count the
 bytes that reach both devices. read_share is the number of bytes that the process read by read(), pread() and the like
 (rchar of /proc/self/io), divided by the size of the file; reads through a mapping do not count.
@@ -29,6 +30,7 @@ import time
 import torch
 from safetensors.torch import load_file, save_file
 
+HALVES = "lower", "upper"  # tensors have such names
 DONE, FOREVER = 2, (1 << 64) - 1  # LEAT_COPY_POINT_DONE, LEAT_FOREVER
 
 
@@ -79,6 +81,18 @@ class Leat:
         self.check(self.files.leat_model_load_wait(load, ctypes.c_int(DONE), ctypes.c_uint64(FOREVER)))
         return model, sets
 
+    def load_halves(self, path):
+        """Loads the lower half of the tensors to the one device and the upper half to the other, both at once."""
+        model, sets = ctypes.c_void_p(), [ctypes.c_void_p(), ctypes.c_void_p()]
+        paths = (ctypes.c_char_p * 1)(path.encode())
+        self.check(self.files.leat_model_open(paths, ctypes.c_size_t(1), ctypes.byref(model)))
+        for stream, half, loaded in zip((self.stream, self.other_stream), HALVES, sets):
+            self.check(self.files.leat_model_load_all(stream, model, f"{half}.*".encode(), None, ctypes.byref(loaded)))
+        for loaded in sets:
+            load = ctypes.c_void_p(self.files.leat_model_set_get_load(loaded))
+            self.check(self.files.leat_model_load_wait(load, ctypes.c_int(DONE), ctypes.c_uint64(FOREVER)))
+        return model, sets
+
     def free(self, model, loaded):
         self.check(self.files.leat_model_set_destroy(loaded))
         self.check(self.files.leat_model_close(model))
@@ -111,6 +125,18 @@ def by_leat_to_two(leat, path, wanted):
     seconds = time.perf_counter() - start
     right = all(same(tensor, View(leat.pointer(model, one, name), tensor.nbytes))
                 for one, tensors in zip(sets, wanted) for name, tensor in tensors.items())
+    leat.check(leat.files.leat_model_set_destroy(sets[1]))
+    leat.free(model, sets[0])
+    return seconds, right
+
+
+def by_leat_halves(leat, path, wanted):
+    start = time.perf_counter()
+    model, sets = leat.load_halves(path)
+    seconds = time.perf_counter() - start
+    right = all(same(tensor, View(leat.pointer(model, one, name), tensor.nbytes))
+                for one, half, tensors in zip(sets, HALVES, wanted) for name, tensor in tensors.items()
+                if name.startswith(half))
     leat.check(leat.files.leat_model_set_destroy(sets[1]))
     leat.free(model, sets[0])
     return seconds, right
@@ -267,14 +293,16 @@ def main():
     leat = Leat(args.lib, args.device)
     loaders = {"leat": lambda *given: by_leat(leat, given[0], given[2]), "safetensors": by_safetensors,
                "mapping": by_mapping, "torch.load": by_torch_load, **installed_loaders()}
-    to_two = {}
+    to_two, halves = {}, {}
     if args.other:
         leat.open_other(args.other)
+        halves = {"leat_halves": lambda path, _, wanted: by_leat_halves(leat, path, wanted)}
         to_two = {"leat_to_two": lambda path, _, wanted: by_leat_to_two(leat, path, wanted),
                   "safetensors_to_two": by_safetensors_to_two, "safetensors_and_copy": by_safetensors_and_copy}
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = os.path.join(folder, "model.safetensors")
-        tensors = {f"t.{i}": torch.randint(-30000, 30000, (each,), dtype=torch.int16) for i in range(args.tensors)}
+        tensors = {f"{HALVES[2 * i // args.tensors]}.{i}": torch.randint(-30000, 30000, (each,), dtype=torch.int16)
+                   for i in range(args.tensors)}
         save_file(tensors, path)
         torch.save(tensors, path + ".pt")
         del tensors
@@ -282,7 +310,8 @@ def main():
         times, shares, failed, wrong = measure(loaders, path, args.device, wanted, args.repeats)
         if args.other:
             both = [args.device, args.other]
-            found = measure(to_two, path, both, [wanted, load_file(path, device=args.other)], args.repeats)
+            there = load_file(path, device=args.other)
+            found = measure({**halves, **to_two}, path, both, [wanted, there], args.repeats)
             for known, more in zip((times, shares, failed), found):
                 known.update(more)
             wrong += found[3]
