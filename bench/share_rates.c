@@ -56,6 +56,7 @@
 
 /* Salts: each memory has bytes of its own, so that a copy of other memory is noticed. */
 enum { SALT_SHARED = 1, SALT_OWN, SALT_FILE };
+enum { READERS = 4 };
 
 static struct {
     const char *names[2]; /* of devices, as given */
@@ -74,6 +75,9 @@ static int control = -1, share_socket = -1; /* sockets to the other process: for
 
 static leat_device *devices[2]; /* A uses the first one only */
 static leat_stream *streams[2];
+/* Of A, for the chunks of a file. */
+static leat_stream *readers[READERS];
+static leat_event *chunk_read;
 static leat_device_info infos[2];
 static bool has_two;
 static uint64_t *host; /* PIECE_BYTES of pinned memory */
@@ -899,17 +903,23 @@ static int make_file(size_t bytes, const char **place)
     return fd;
 }
 
-/* A loads the file into the shared memory, and hands each chunk over if there is somebody to take it. */
+/* A loads the file into the shared memory, and hands each chunk over if there is somebody to take it. Reads of one
+ * stream follow one another, and the link is idle in between, so the chunks are read on several streams in turns. All
+ * hand-overs are on one stream, because those of several could change places. */
 static double load_file(leat_file *file, size_t bytes, size_t chunk_bytes, bool hands_over)
 {
     double since = now_us();
+    unsigned turn = 0;
 
     for (size_t offset = 0; offset < bytes; offset += chunk_bytes) {
         size_t chunk = bytes - offset < chunk_bytes ? bytes - offset : chunk_bytes;
 
-        MUST(leat_file_read(streams[0], (char *)shared.memory + offset, file, offset, chunk));
+        MUST(leat_file_read(readers[turn], (char *)shared.memory + offset, file, offset, chunk));
+        MUST(leat_event_record(readers[turn], chunk_read));
+        MUST(leat_stream_wait(streams[0], chunk_read));
         if (hands_over)
             MUST(leat_share_hand_over(streams[0], shared.share));
+        turn = (turn + 1) % READERS;
     }
     MUST(leat_stream_synchronize(streams[0]));
     return now_us() - since;
@@ -970,6 +980,9 @@ static void measure_broadcast_in_a(size_t bytes, size_t chunk_bytes)
     begin("writing the file");
     fd = make_file(bytes, &place);
     MUST(leat_file_wrap(fd, LEAT_FILE_READ, &file));
+    for (unsigned i = 0; i < READERS; i++)
+        MUST(leat_stream_create(devices[0], &readers[i]));
+    MUST(leat_event_create(devices[0], &chunk_read));
     printf(
         "\nbroadcast of a file of %zu MiB in %s, chunks of %zu MiB, to %s by A and to %s by B (ms; %u samples)\n",
         bytes / MIB, place, chunk_bytes / MIB, infos[0].name, infos[has_two].name, BROADCASTS);
@@ -999,6 +1012,9 @@ static void measure_broadcast_in_a(size_t bytes, size_t chunk_bytes)
     printf("read from files during the last broadcast (rchar), over the size of the file: A %.3f, B %.3f\n",
            (double)read_at_a / (double)bytes, (double)read_at_b / (double)bytes);
     fflush(stdout);
+    MUST(leat_event_destroy(chunk_read));
+    for (unsigned i = 0; i < READERS; i++)
+        MUST(leat_stream_destroy(readers[i]));
     MUST(leat_file_close(file));
     close(fd);
 }

@@ -21,9 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes of one batch of shared reads. A longer batch starts the copies later; a shorter one costs more calls.
- */
-#define BATCH_BYTES ((uint64_t)64 << 20)
+/* The bytes of one batch of shared reads: a share of all, within limits. Batches of one stream do not overlap, and
+ * each needs about a millisecond until the link is busy (64 MiB each: 29 GB/s, one read: 49, on an H200). The copies
+ * of the last one begin when everything has been read, so it must not be too long either. */
+#define BATCH_SHARE 8
+#define BATCH_BYTES_LEAST ((uint64_t)64 << 20)
+#define BATCH_BYTES_MOST ((uint64_t)1 << 30)
 
 struct lane {
     leat_stream *stream;
@@ -54,6 +57,7 @@ struct share_batch {
 
 struct share {
     leat_model_load *load;
+    uint64_t batch_bytes;
     struct lane *lanes;
     size_t lane_count, lane_room;
     bool *feeds; /* [source * lane_count + target]: the first lane has a source for the second one */
@@ -226,8 +230,8 @@ static leat_status cut(struct share *share, const struct leatm_read *reads, size
             if (end_of(share->active[i]) < next)
                 next = end_of(share->active[i]);
         /* Pieces end where batches may end. A piece that only one read wants can be as long as the read. */
-        if (share->active_count > 1 && (at / BATCH_BYTES + 1) * BATCH_BYTES < next)
-            next = (at / BATCH_BYTES + 1) * BATCH_BYTES;
+        if (share->active_count > 1 && (at / share->batch_bytes + 1) * share->batch_bytes < next)
+            next = (at / share->batch_bytes + 1) * share->batch_bytes;
         TRY(add_pieces(share, at, next - at));
         retire(share, next);
         at = next;
@@ -283,7 +287,7 @@ static leat_status read_batch(struct share *share, size_t first, struct leatm_re
     while (first + batch.count < share->piece_count && batch.count < LEATM_BATCH_MAX) {
         const struct leatm_read *next = &share->pieces[first + batch.count].source;
 
-        if (next->lane != source->lane || (batch.count && bytes + next->bytes > BATCH_BYTES))
+        if (next->lane != source->lane || (batch.count && bytes + next->bytes > share->batch_bytes))
             break;
         bytes += next->bytes;
         reads[batch.count++] = *next;
@@ -475,11 +479,26 @@ static void end(struct share *share)
     free(share->batches);
 }
 
+/* Takes it that each stream reads the same bytes, as replicas do. */
+static uint64_t choose_batch_bytes(const struct share *share, const struct leatm_read *reads, size_t count)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += reads[i].bytes;
+    bytes /= share->lane_count * BATCH_SHARE;
+    if (bytes < BATCH_BYTES_LEAST)
+        return BATCH_BYTES_LEAST;
+    return bytes < BATCH_BYTES_MOST ? bytes : BATCH_BYTES_MOST;
+}
+
 leat_status leatm_load_shared(leat_model_load *load, struct leatm_read *reads, size_t count)
 {
     struct share share = {.load = load};
     leat_status status = find_lanes(&share, reads, count);
 
+    if (status == LEAT_OK)
+        share.batch_bytes = choose_batch_bytes(&share, reads, count);
     if (status == LEAT_OK)
         status = cut_all(&share, reads, count);
     if (status == LEAT_OK)
