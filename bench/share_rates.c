@@ -904,8 +904,8 @@ static int make_file(size_t bytes, const char **place)
 }
 
 /* A loads the file into the shared memory, and hands each chunk over if there is somebody to take it. Reads of one
- * stream follow one another, and the link is idle in between, so the chunks are read on several streams in turns. All
- * hand-overs are on one stream, because those of several could change places. */
+ * stream follow one another, and the link is idle in between, so the chunks are read on several streams in turns.
+ * All hand-overs are on one stream, because those of several could change places. */
 static double load_file(leat_file *file, size_t bytes, size_t chunk_bytes, bool hands_over)
 {
     double since = now_us();

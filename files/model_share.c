@@ -22,8 +22,8 @@
 #include <string.h>
 
 /* The bytes of one batch of shared reads: a share of all, within limits. Batches of one stream do not overlap, and
- * each needs about a millisecond until the link is busy (64 MiB each: 29 GB/s, one read: 49, on an H200). The copies
- * of the last one begin when everything has been read, so it must not be too long either. */
+ * each needs about a millisecond until the link is busy (64 MiB each: 29 GB/s, one read: 49, on an H200). The
+ * copies of the last one begin when everything has been read, so it must not be too long either. */
 #define BATCH_SHARE 8
 #define BATCH_BYTES_LEAST ((uint64_t)64 << 20)
 #define BATCH_BYTES_MOST ((uint64_t)1 << 30)

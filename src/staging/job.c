@@ -118,7 +118,7 @@ static void fail_storage(struct leati_job *job, size_t at, int error)
     leati_unlock(&failures_lock);
 }
 
-/* Several threads work on the parts of a job, except if its storage is in order: only such a job uses part_moved. */
+/* Only a job whose storage is in order has one thread at a time, so only it uses part_moved. */
 static size_t moved_before(const struct leati_job *job)
 {
     return job->storage.in_order ? job->part_moved : 0;

@@ -52,9 +52,12 @@
 #define HELPER_ASK_NS 20000u
 
 /* A thread that waits for a stream sleeps, REST_NS at a time, while at least REST_BYTES of a file are left, which
- * take more than half a millisecond. The driver's wait spins, and so notices the end sooner. */
+ * take more than half a millisecond, or while bytes of storage in order are missing, such as a link's, which may
+ * come at any time. The driver's wait spins, and so notices the end sooner. A short message is often there before
+ * the thread would wake up again, so it asks for REST_AFTER_NS first. */
 #define REST_BYTES ((size_t)32 << 20)
 #define REST_NS 50000u
+#define REST_AFTER_NS 200000u
 
 /* Protects the lists of submitted jobs, and the fields that job.h and staging.h name. It is held for a few loads
  * and stores, and during calls of the hooks that allow this. */
@@ -1108,7 +1111,7 @@ LEATI_HOT void leati_stager_help_while_waiting(struct leati_stager *stager, leat
 
 /* ---- rest ---- */
 
-/* Returns true if the stream waits for a copy of a file that will go on for a while. */
+/* Returns true if the stream waits for a copy of a file or of other storage that may go on for a while. */
 static bool waits_long(const struct leati_stager *stager, const void *stream)
 {
     bool found = false;
@@ -1118,7 +1121,8 @@ static bool waits_long(const struct leati_stager *stager, const void *stream)
         uint32_t staged = atomic_load_explicit(&job->flags->staged_chunks, memory_order_relaxed);
 
         found = job->storage.ops && !job->storage.detached && job->stream == stream && staged < job->count &&
-                (job->storage.slow || job->bytes - job->chunks[staged].offset >= REST_BYTES);
+                (job->storage.slow || job->storage.in_order ||
+                 job->bytes - job->chunks[staged].offset >= REST_BYTES);
     }
     leati_unlock(&jobs_lock);
     return found;
@@ -1130,12 +1134,17 @@ LEATI_HOT void leati_stager_rest_while_waiting(struct leati_stager *stager, cons
     struct timespec pause = {.tv_nsec = REST_NS};
     leat_status status = LEAT_NOT_READY;
     struct leati_message before;
+    uint64_t begun;
 
     if (!atomic_load_explicit(&stager->file_jobs, memory_order_relaxed))
         return;
     leati_error_keep(&before);
+    begun = leati_clock_ns();
     while (status == LEAT_NOT_READY && waits_long(stager, stream)) {
-        nanosleep(&pause, NULL);
+        if (leati_clock_ns() - begun < REST_AFTER_NS)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
         status = query(context);
     }
     /* Drop the message of a failed query, because the driver's wait, which follows, will report the failure. */

@@ -220,8 +220,8 @@ void leati_stager_help_while_waiting(struct leati_stager *stager, leat_status (*
                                      void *context);
 
 /* For a thread that is about to wait for the stream, in a driver whose wait spins. Sleeps while the stream waits
- * for files for a long time: until little is left of its copies of files, or until query() returns something else
- * than LEAT_NOT_READY. */
+ * for storage for a long time: until little is left of its copies of files, and nothing of those of storage in
+ * order, or until query() returns something else than LEAT_NOT_READY. */
 void leati_stager_rest_while_waiting(struct leati_stager *stager, const void *stream,
                                      leat_status (*query)(void *context), void *context);
 
