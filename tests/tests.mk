@@ -498,7 +498,7 @@ fuzz_link_dir := $(BUILD)/fuzz/link
 fuzz-link: $(checked_lib)
 	$(Q)mkdir -p $(fuzz_link_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
-	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_link.c tests/support/harness.c \
+	    $(test_defines) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_link.c tests/support/harness.c \
 	    $(net_src) $(checked_lib) $(net_cflags) -lcmocka $(net_libs) $(LIB_LIBS) -o $(fuzz_link_dir)/fuzz_link
 	$(Q)$(fuzz_link_dir)/fuzz_link -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
 	    -artifact_prefix=$(fuzz_link_dir)/ $(fuzz_link_dir)/found
