@@ -43,6 +43,8 @@ struct leati_parts {
 
 struct one_part {
     const struct leati_parts *parts;
+    void *dst;
+    const void *src;
     uint64_t number;
 };
 
@@ -52,11 +54,11 @@ static void copy_part(void *context)
     const struct leati_parts *parts = one->parts;
 
     if (parts->convert.src_bytes)
-        leati_host_convert_run(&parts->canonical, &parts->host, &parts->convert, parts->factors, parts->dst,
-                               parts->src, one->number, one->number + 1);
+        leati_host_convert_run(&parts->canonical, &parts->host, &parts->convert, parts->factors, one->dst,
+                               one->src, one->number, one->number + 1);
     else
-        leati_host_layout_run(&parts->canonical, &parts->host, parts->dst, parts->src, &parts->indices,
-                              one->number, one->number + 1);
+        leati_host_layout_run(&parts->canonical, &parts->host, one->dst, one->src, &parts->indices, one->number,
+                              one->number + 1);
 }
 
 /* Implements the function copy() of struct leati_list (staging.h). */
@@ -66,7 +68,7 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
     size_t i;
 
     for (i = first; i < first + count; i++) {
-        struct one_part one = {parts, i};
+        struct one_part one = {parts, parts->dst, parts->src, i};
 
         if (!leati_fault_handler_run(parts->ranges, copy_part, &one, fault))
             break;
@@ -87,7 +89,7 @@ static void fail(struct leati_parts *parts, uintptr_t fault)
 /* Copies one part on a thread of the CPU device. */
 static void run_part(struct leati_parts *parts, uint64_t part)
 {
-    struct one_part one = {parts, part};
+    struct one_part one = {parts, parts->dst, parts->src, part};
     uintptr_t fault;
 
     if (!parts->guarded)
@@ -198,7 +200,8 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 
 /* ---- by threads of the CPU device, and on the host ---- */
 
-/* Launches count parts on the threads of the CPU device. parts: a struct leati_parts or a struct huge. */
+/* Launches count parts on the threads of the CPU device. parts: a struct leati_parts, a struct huge, or a struct
+ * many_parts. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
 {
     void *args[] = {&parts, &count};
@@ -414,6 +417,98 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
     LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.to, first_dst(copy), &dst));
     LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.from, first_src(copy), &src));
     return launch_listed(copy, dst, src);
+}
+
+/* ---- several copies with the same layouts ---- */
+
+/* Several copies by threads of the CPU device. run() must be the first member, as in struct leati_parts. */
+struct many_parts {
+    void (*run)(struct many_parts *many, uint64_t part);
+    const struct leati_parts *parts; /* those of the first copy */
+    struct many_place {
+        void *dst;
+        const void *src;
+    } places[];
+};
+
+static void run_many_part(struct many_parts *many, uint64_t part)
+{
+    uint64_t count = many->parts->host.parts, copy = part / count;
+    struct one_part one = {many->parts, many->places[copy].dst, many->places[copy].src, part % count};
+
+    copy_part(&one);
+}
+
+static leat_status many_by_cpu(struct leati_layout_copy *const *copies, size_t count)
+{
+    const struct leati_layout_copy *first = copies[0];
+    size_t factors_bytes = first->convert.src_bytes ? round_up(sizeof *first->factors) : 0;
+    struct many_parts *many;
+    struct scratch *scratch;
+
+    LEATI_TRY(take_scratch(first, NULL, factors_bytes + sizeof *many + count * sizeof many->places[0], &scratch));
+    set_parts(scratch, first, first->layouts, first_dst(first), first_src(first), NULL);
+    if (first->convert.src_bytes)
+        scratch->parts.factors = memcpy(scratch->rest, first->factors, sizeof *first->factors);
+    many = (struct many_parts *)(void *)(scratch->rest + factors_bytes);
+    many->run = run_many_part;
+    many->parts = &scratch->parts;
+    for (size_t i = 0; i < count; i++)
+        many->places[i] = (struct many_place){first_dst(copies[i]), first_src(copies[i])};
+    return leati_scratch_release(first->plan.transfer.stream, scratch,
+                                 launch_parts(first->plan.transfer.stream, many,
+                                              count * first->layouts->host.parts));
+}
+
+/* The argument of a launch that makes several copies. */
+union many_argument {
+    struct leati_layout_task task;
+    struct leati_convert_argument convert;
+};
+
+/* Launches one kernel that makes count copies. plan: the plan for as many copies. */
+static leat_status launch_many(struct leati_layout_copy *const *copies, unsigned count,
+                               const struct leati_layout_plan *plan)
+{
+    const struct leati_layout_copy *first = copies[0];
+    leat_stream *stream = first->plan.transfer.stream;
+    bool converts = first->convert.src_bytes != 0;
+    union many_argument argument;
+    void *args[] = {&argument};
+    struct leati_task_place *places = converts ? argument.convert.task.place : argument.task.place;
+    leat_kernel *kernel;
+
+    LEATI_TRY(leati_kernel_builtin(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
+    if (converts) {
+        leati_gpu_convert_argument(&plan->canonical, &plan->gpu, &plan->key.convert, first->factors, NULL, NULL,
+                                   &argument.convert);
+        leati_gpu_convert_many(&argument.convert.task, count);
+    } else {
+        leati_gpu_layout_argument(&plan->canonical, &plan->gpu, NULL, NULL, NULL, NULL,
+                                  (unsigned char *)&argument.task);
+        leati_gpu_layout_many(&argument.task, count);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t dst, src;
+
+        LEATI_TRY(map(stream, &copies[i]->plan.transfer.to, first_dst(copies[i]), &dst));
+        LEATI_TRY(map(stream, &copies[i]->plan.transfer.from, first_src(copies[i]), &src));
+        leati_task_set_place(places, i, dst, src);
+    }
+    return leat_launch(stream, kernel, leat_dim(plan->gpu.grid.x, count, 1), plan->gpu.block, 0, args, 1);
+}
+
+leat_status leati_layout_run_many(struct leati_layout_copy *const *copies, size_t count,
+                                  const struct leati_layout_plan *plan)
+{
+    size_t most = copies[0]->plan.one_pass ? UINT32_MAX / copies[0]->layouts->host.parts : plan->gpu.most_copies;
+
+    for (size_t done = 0, now; done < count; done += now) {
+        now = count - done < most ? count - done : most;
+        LEATI_TRY(copies[0]->plan.one_pass ? many_by_cpu(copies + done, now)
+                                           : launch_many(copies + done, (unsigned)now, plan));
+    }
+    return LEAT_OK;
 }
 
 /* ---- one side with its gaps, in device memory ---- */
