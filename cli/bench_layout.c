@@ -195,7 +195,8 @@ void bench_layout_group(struct bench *bench)
     if (!bench->options->size_count)
         measure_suites(&group, usual_bytes(bench));
     close_lab(&group);
-    if (bench->options->layout_suites ? bench->options->layout_suites & 1u << SUITE_BATCH : !is_short(bench->options))
+    if (bench->options->layout_suites ? bench->options->layout_suites & 1u << SUITE_BATCH
+                                      : !is_short(bench->options))
         bench_layout_batch(bench);
     for (suite = 0; suite < SUITE_COUNT; suite++)
         for (element_bytes = 1; element_bytes <= ELEMENT_MAX; element_bytes++)

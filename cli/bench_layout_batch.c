@@ -30,7 +30,7 @@ static const struct batch_row batch_rows[] = {
     {"64 images of 32 x 32 x 3 B to half planes", 32, 32, 32, true, true},
 };
 
-struct layout_batch {
+struct image_batch {
     struct bench *bench;
     const struct batch_row *row;
     leat_layout dst_layout, src_layout;
@@ -46,12 +46,12 @@ static const float scale[CHANNELS] = {0.0171f, 0.0175f, 0.0174f}, bias[CHANNELS]
 
 /* ---- the copies ---- */
 
-static bool run_batch(struct layout_batch *b)
+static bool run_batch(struct image_batch *b)
 {
     return bench_check(b->bench, leat_copy_layouts(b->bench->streams[0], b->copies, IMAGES));
 }
 
-static bool run_each(struct layout_batch *b)
+static bool run_each(struct image_batch *b)
 {
     leat_stream *stream = b->bench->streams[0];
     size_t i;
@@ -71,7 +71,7 @@ static bool run_each(struct layout_batch *b)
 
 static bool sample(void *state, enum bench_side side, double *seconds)
 {
-    struct layout_batch *b = state;
+    struct image_batch *b = state;
     double begin = bench_now();
 
     (void)side;
@@ -86,7 +86,7 @@ static bool sample(void *state, enum bench_side side, double *seconds)
 }
 
 /* Returns the median of some runs with one call for each image, in microseconds, or NAN if a run failed. */
-static double each_us(struct layout_batch *b)
+static double each_us(struct image_batch *b)
 {
     double times[TRIES];
     unsigned i;
@@ -102,7 +102,7 @@ static double each_us(struct layout_batch *b)
 }
 
 /* Compares the destination with what single calls make, which the other suites verify. */
-static bool verify(struct layout_batch *b, bool *verified)
+static bool verify(struct image_batch *b, bool *verified)
 {
     size_t bytes = IMAGES * b->dst_bytes;
     leat_stream *stream = b->bench->streams[0];
@@ -120,7 +120,7 @@ static bool verify(struct layout_batch *b, bool *verified)
 
 /* ---- the memory ---- */
 
-static bool make_layouts(struct layout_batch *b)
+static bool make_layouts(struct image_batch *b)
 {
     const struct batch_row *row = b->row;
     uint32_t element_bytes = row->converts ? 2 : 1;
@@ -136,13 +136,14 @@ static bool make_layouts(struct layout_batch *b)
                                       .channel_dim = row->planes ? 0 : 2,
                                       .scale = scale,
                                       .bias = bias};
-    return bench_check(b->bench, leat_layout_dense(&b->dst_layout, 3, row->planes ? planes : pixels, element_bytes)) &&
+    return bench_check(b->bench,
+                       leat_layout_dense(&b->dst_layout, 3, row->planes ? planes : pixels, element_bytes)) &&
            bench_check(b->bench, leat_layout_dense(&b->src_layout, 3, whole, 1)) &&
            bench_check(b->bench, leat_layout_slice(&b->src_layout, 1, 0, row->width, 1)) &&
            (!row->planes || bench_check(b->bench, leat_layout_permute(&b->src_layout, (uint32_t[]){2, 0, 1})));
 }
 
-static bool make_memory(struct layout_batch *b)
+static bool make_memory(struct image_batch *b)
 {
     struct bench *bench = b->bench;
     char *pattern = malloc(b->src_bytes);
@@ -155,9 +156,9 @@ static bool make_memory(struct layout_batch *b)
 
         for (k = 0; k < b->src_bytes; k++)
             pattern[k] = (char)(k * 31 + k / 251 + i);
-        made = bench_check(bench,
-                           leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, bytes, (void **)&b->src[i])) &&
-               bench_check(bench, leat_copy_sync(bench->streams[0], b->src[i], pattern, b->src_bytes));
+        made =
+            bench_check(bench, leat_memory_alloc(bench->device, LEAT_KIND_DEVICE, bytes, (void **)&b->src[i])) &&
+            bench_check(bench, leat_copy_sync(bench->streams[0], b->src[i], pattern, b->src_bytes));
     }
     free(pattern);
     for (i = 0; i < IMAGES && made; i++)
@@ -169,7 +170,7 @@ static bool make_memory(struct layout_batch *b)
     return made;
 }
 
-static void free_memory(struct layout_batch *b)
+static void free_memory(struct image_batch *b)
 {
     size_t i;
 
@@ -180,7 +181,7 @@ static void free_memory(struct layout_batch *b)
 
 /* ---- rows ---- */
 
-static bool measure(struct layout_batch *b, struct bench_rows *rows)
+static bool measure(struct image_batch *b, struct bench_rows *rows)
 {
     struct bench_result result;
     struct bench_row *row;
@@ -209,9 +210,9 @@ void bench_layout_batch(struct bench *bench)
 
     rows.count = 0;
     for (i = 0; i < sizeof batch_rows / sizeof batch_rows[0]; i++) {
-        static struct layout_batch batch; /* too large for the stack */
+        static struct image_batch batch; /* too large for the stack */
 
-        batch = (struct layout_batch){.bench = bench, .row = &batch_rows[i]};
+        batch = (struct image_batch){.bench = bench, .row = &batch_rows[i]};
         bench_progress(bench, "layout", batch_rows[i].name, 0);
         if (!measure(&batch, &rows))
             bench_case_failed(bench, "layout", batch_rows[i].name, 0);

@@ -11,7 +11,7 @@
 
 const char *const layout_suite_words[SUITE_COUNT] = {"transpose", "permute", "learning", "pixels",
                                                      "shuffle",   "dims",    "gather",   "broadcast",
-                                                     "slice",     "host",    "call",   "batch"};
+                                                     "slice",     "host",    "call",     "batch"};
 
 const char *const layout_suite_texts[SUITE_COUNT] = {
     "transpose: square, tall, wide, odd, elements of all sizes",

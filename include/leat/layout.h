@@ -314,17 +314,17 @@ typedef struct leat_layout_copy {
  *     leat_copy_layouts(stream, copies, images);
  *
  * On one device, copies whose layouts, conversions and alignments are the same, with whatever pointers, are made
- * in common launches of up to about 60 copies. This is so for pixels, rows, conversions and most short lines; larger
- * transposes, which need other kernels, and all copies that have an index list or that involve pageable memory or
- * another device, are made one by one as leat_copy_layout() and leat_copy_convert() make them.
+ * in common launches of up to about 60 copies. This is so for pixels, rows, conversions and most short lines;
+ * larger transposes, which need other kernels, and all copies that have an index list or that involve pageable
+ * memory or another device, are made one by one as leat_copy_layout() and leat_copy_convert() make them.
  *
  * leat reads copies, layouts and conversions before the call returns. A copy of which a size is 0 does nothing,
  * whatever its pointers are; count 0 does nothing. A destination must not overlap another copy's source or
  * destination; leat does not check this.
  *
- * Errors: as leat_copy_layout(), or leat_copy_convert() for copies that convert, with the number of the copy in the
- * message; INVALID (copies NULL); HOST_MEMORY. After an error nothing was copied, except after DEVICE_LOST, DRIVER
- * and HOST_MEMORY: then all destinations are undefined.
+ * Errors: as leat_copy_layout(), or leat_copy_convert() for copies that convert, with the number of the copy in
+ * the message; INVALID (copies NULL); HOST_MEMORY. After an error nothing was copied, except after DEVICE_LOST,
+ * DRIVER and HOST_MEMORY: then all destinations are undefined.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_layouts(leat_stream *stream, const leat_layout_copy *copies,
                                                       size_t count);

@@ -64,8 +64,8 @@ leat_status leati_layout_run(struct leati_layout_copy *copy);
  * indices and without pageable memory, in as few launches as possible. plan: the plan of their layouts for so many
  * copies (leati_layout_plan_get_copies()), with a kernel that can make several; not used for copies in one pass.
  */
-leat_status leati_layout_run_many(struct leati_layout_copy *const *copies, size_t count,
-                                  const struct leati_layout_plan *plan);
+leat_status leati_layout_run_batch(struct leati_layout_copy *const *copies, size_t count,
+                                   const struct leati_layout_plan *plan);
 
 /*
  * Launches the kernel of a plan. dst and src: device addresses of the first unit. list and wrong: device addresses

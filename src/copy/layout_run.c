@@ -201,7 +201,7 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 /* ---- by threads of the CPU device, and on the host ---- */
 
 /* Launches count parts on the threads of the CPU device. parts: a struct leati_parts, a struct huge, or a struct
- * many_parts. */
+ * layout_batch_parts. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
 {
     void *args[] = {&parts, &count};
@@ -422,58 +422,59 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
 /* ---- several copies with the same layouts ---- */
 
 /* Several copies by threads of the CPU device. run() must be the first member, as in struct leati_parts. */
-struct many_parts {
-    void (*run)(struct many_parts *many, uint64_t part);
+struct layout_batch_parts {
+    void (*run)(struct layout_batch_parts *batch, uint64_t part);
     const struct leati_parts *parts; /* those of the first copy */
-    struct many_place {
+    struct layout_batch_place {
         void *dst;
         const void *src;
     } places[];
 };
 
-static void run_many_part(struct many_parts *many, uint64_t part)
+static void run_batch_part(struct layout_batch_parts *batch, uint64_t part)
 {
-    uint64_t count = many->parts->host.parts, copy = part / count;
-    struct one_part one = {many->parts, many->places[copy].dst, many->places[copy].src, part % count};
+    uint64_t count = batch->parts->host.parts, copy = part / count;
+    struct one_part one = {batch->parts, batch->places[copy].dst, batch->places[copy].src, part % count};
 
     copy_part(&one);
 }
 
-static leat_status many_by_cpu(struct leati_layout_copy *const *copies, size_t count)
+static leat_status batch_by_cpu(struct leati_layout_copy *const *copies, size_t count)
 {
     const struct leati_layout_copy *first = copies[0];
     size_t factors_bytes = first->convert.src_bytes ? round_up(sizeof *first->factors) : 0;
-    struct many_parts *many;
+    struct layout_batch_parts *batch;
     struct scratch *scratch;
 
-    LEATI_TRY(take_scratch(first, NULL, factors_bytes + sizeof *many + count * sizeof many->places[0], &scratch));
+    LEATI_TRY(
+        take_scratch(first, NULL, factors_bytes + sizeof *batch + count * sizeof batch->places[0], &scratch));
     set_parts(scratch, first, first->layouts, first_dst(first), first_src(first), NULL);
     if (first->convert.src_bytes)
         scratch->parts.factors = memcpy(scratch->rest, first->factors, sizeof *first->factors);
-    many = (struct many_parts *)(void *)(scratch->rest + factors_bytes);
-    many->run = run_many_part;
-    many->parts = &scratch->parts;
+    batch = (struct layout_batch_parts *)(void *)(scratch->rest + factors_bytes);
+    batch->run = run_batch_part;
+    batch->parts = &scratch->parts;
     for (size_t i = 0; i < count; i++)
-        many->places[i] = (struct many_place){first_dst(copies[i]), first_src(copies[i])};
-    return leati_scratch_release(first->plan.transfer.stream, scratch,
-                                 launch_parts(first->plan.transfer.stream, many,
-                                              count * first->layouts->host.parts));
+        batch->places[i] = (struct layout_batch_place){first_dst(copies[i]), first_src(copies[i])};
+    return leati_scratch_release(
+        first->plan.transfer.stream, scratch,
+        launch_parts(first->plan.transfer.stream, batch, count * first->layouts->host.parts));
 }
 
 /* The argument of a launch that makes several copies. */
-union many_argument {
+union batch_argument {
     struct leati_layout_task task;
     struct leati_convert_argument convert;
 };
 
 /* Launches one kernel that makes count copies. plan: the plan for as many copies. */
-static leat_status launch_many(struct leati_layout_copy *const *copies, unsigned count,
-                               const struct leati_layout_plan *plan)
+static leat_status launch_batch(struct leati_layout_copy *const *copies, unsigned count,
+                                const struct leati_layout_plan *plan)
 {
     const struct leati_layout_copy *first = copies[0];
     leat_stream *stream = first->plan.transfer.stream;
     bool converts = first->convert.src_bytes != 0;
-    union many_argument argument;
+    union batch_argument argument;
     void *args[] = {&argument};
     struct leati_task_place *places = converts ? argument.convert.task.place : argument.task.place;
     leat_kernel *kernel;
@@ -482,11 +483,11 @@ static leat_status launch_many(struct leati_layout_copy *const *copies, unsigned
     if (converts) {
         leati_gpu_convert_argument(&plan->canonical, &plan->gpu, &plan->key.convert, first->factors, NULL, NULL,
                                    &argument.convert);
-        leati_gpu_convert_many(&argument.convert.task, count);
+        leati_gpu_convert_batch(&argument.convert.task, count);
     } else {
         leati_gpu_layout_argument(&plan->canonical, &plan->gpu, NULL, NULL, NULL, NULL,
                                   (unsigned char *)&argument.task);
-        leati_gpu_layout_many(&argument.task, count);
+        leati_gpu_layout_batch(&argument.task, count);
     }
     for (unsigned i = 0; i < count; i++) {
         uintptr_t dst, src;
@@ -498,15 +499,15 @@ static leat_status launch_many(struct leati_layout_copy *const *copies, unsigned
     return leat_launch(stream, kernel, leat_dim(plan->gpu.grid.x, count, 1), plan->gpu.block, 0, args, 1);
 }
 
-leat_status leati_layout_run_many(struct leati_layout_copy *const *copies, size_t count,
-                                  const struct leati_layout_plan *plan)
+leat_status leati_layout_run_batch(struct leati_layout_copy *const *copies, size_t count,
+                                   const struct leati_layout_plan *plan)
 {
     size_t most = copies[0]->plan.one_pass ? UINT32_MAX / copies[0]->layouts->host.parts : plan->gpu.most_copies;
 
     for (size_t done = 0, now; done < count; done += now) {
         now = count - done < most ? count - done : most;
-        LEATI_TRY(copies[0]->plan.one_pass ? many_by_cpu(copies + done, now)
-                                           : launch_many(copies + done, (unsigned)now, plan));
+        LEATI_TRY(copies[0]->plan.one_pass ? batch_by_cpu(copies + done, now)
+                                           : launch_batch(copies + done, (unsigned)now, plan));
     }
     return LEAT_OK;
 }

@@ -96,9 +96,8 @@ struct share {
 INLINE struct share find_share(const layout_task *task, uint32_t copy, uint32_t block, uint32_t items)
 {
     uint32_t outer = divide(block, &task->blocks);
-    struct share share = {.spot = first_spot(task, copy),
-                          .first = (block - outer * task->blocks.size) * items,
-                          .end = task->items};
+    struct share share = {
+        .spot = first_spot(task, copy), .first = (block - outer * task->blocks.size) * items, .end = task->items};
 
     if (task->pieces > 1) {
         share.piece = outer - divide(outer, &task->dim[task->inner].by) * task->pieces;

@@ -56,7 +56,7 @@ INLINE int is_strip_readable(const layout_task *task, struct pixel_kind kind, co
            is_readable(task, base, from + last_plane + bytes - WORD_BYTES);
 }
 
-/* Finds the strip of a thread. copy: number of the copy of the launch; first: number of the block's first strip. */
+/* Finds the strip of a thread. copy: number of the copy in the launch. first: the block's first strip. */
 INLINE void find_strip(const layout_task *task, struct pixel_kind kind, uint32_t copy, uint32_t first,
                        uint32_t thread, struct strip *strip)
 {

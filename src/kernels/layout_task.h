@@ -52,12 +52,11 @@ struct leati_task_place {
     uint64_t dst, src;
 };
 
-/* Larger than the distance between the first unit of a copy and any other byte of it, so that src_first and src_end
- * are not negative. */
+/* Larger than the distance between the first unit of a copy and any other byte of it, so that src_first and
+ * src_end are not negative. */
 #define LEATI_TASK_REACH (UINT64_C(1) << 62)
 
-/* The number of places for which a task has room besides `dims` dimensions. A dimension has the size of two places.
- */
+/* The number of places for which a task with `dims` dimensions has room. A dimension is as large as two places. */
 #define LEATI_TASK_PLACES (2 * LEATI_TASK_DIMS)
 #define LEATI_TASK_PLACES_BESIDE(dims) (LEATI_TASK_PLACES - 2 * (dims))
 

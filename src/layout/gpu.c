@@ -43,8 +43,8 @@
 /*
  * Distributes the items over blocks and threads: the numbers of items within a block count the first dimensions,
  * the block number counts the others. A dimension that is too large for a count of 31 bits is cut into pieces, and
- * the pieces become a dimension of their own. each: the number of items that a thread copies; copies: the number of
- * copies of the launch.
+ * the pieces become a dimension of their own. each: the number of items that a thread copies; copies: the number
+ * of copies of the launch.
  */
 static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, unsigned each, uint64_t copies)
 {
@@ -1127,7 +1127,7 @@ static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_g
 static const struct sort {
     const char *name;
     bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
-    bool many; /* a launch can make several copies */
+    bool batch; /* a launch can make several copies */
 } sorts[] = {{"rows", make_rows, true},
              {"pixels", leati_gpu_make_pixels, true},
              {"transpose", make_tiles, false},
@@ -1149,7 +1149,7 @@ static bool make(const struct leati_canonical *canonical, const struct sort *sor
     put_canonical(canonical, &gpu->task);
     if (!sort->make(canonical, gpu))
         return false;
-    gpu->most_copies = sort->many && canonical->index_dim < 0 ? LEATI_TASK_PLACES_BESIDE(gpu->task.dims) : 1;
+    gpu->most_copies = sort->batch && canonical->index_dim < 0 ? LEATI_TASK_PLACES_BESIDE(gpu->task.dims) : 1;
     return true;
 }
 
@@ -1238,7 +1238,7 @@ void leati_gpu_layout_argument(const struct leati_canonical *canonical, const st
     memcpy(argument, &task, sizeof task);
 }
 
-void leati_gpu_layout_many(struct leati_layout_task *task, unsigned copies)
+void leati_gpu_layout_batch(struct leati_layout_task *task, unsigned copies)
 {
     leati_assert(copies && copies <= LEATI_TASK_PLACES_BESIDE(task->dims));
     task->places = copies;

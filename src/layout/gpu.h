@@ -40,12 +40,10 @@ void leati_gpu_layout_argument(const struct leati_canonical *canonical, const st
                                void *dst, const void *src, const void *list, uint64_t *wrong,
                                unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES]);
 
-/*
- * Make an argument one for a launch of `copies` copies, at most most_copies. Call after
- * leati_gpu_layout_argument() or leati_gpu_convert_argument() with the addresses 0, and then set each of the copies
- * by leati_task_set_place(). The grid of the launch has gpu->grid.x blocks in x, and as many as copies in y.
- */
-void leati_gpu_layout_many(struct leati_layout_task *task, unsigned copies);
+/* Turns the argument of a launch of one copy into that of a launch of `copies` copies, at most most_copies. The
+ * argument must have been made for the addresses 0. Afterwards set the addresses of each copy by
+ * leati_task_set_place(). Each copy has the gpu->grid.x blocks of one row of the grid. */
+void leati_gpu_layout_batch(struct leati_layout_task *task, unsigned copies);
 
 /* Sets the addresses of the first unit of a copy. place: the place[] of a task. */
 static inline void leati_task_set_place(struct leati_task_place *place, unsigned copy, uintptr_t dst,

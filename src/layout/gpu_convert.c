@@ -291,7 +291,7 @@ void leati_gpu_convert_make(const struct leati_canonical *canonical, struct leat
         (void)leati_gpu_convert_make_as(canonical, "elements", gpu);
 }
 
-void leati_gpu_convert_many(struct leati_convert_task *task, unsigned copies)
+void leati_gpu_convert_batch(struct leati_convert_task *task, unsigned copies)
 {
     leati_assert(copies && copies <= LEATI_TASK_PLACES_BESIDE(task->dims));
     task->places = copies;

@@ -190,9 +190,8 @@ static bool same_key(const struct leati_layout_key *a, const struct leati_layout
            a->dst_align == b->dst_align && a->src_align == b->src_align && a->index_on == b->index_on &&
            a->index_dim == b->index_dim && a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
            a->channels_turned == b->channels_turned && a->other_copies == b->other_copies &&
-           !memcmp(&a->convert, &b->convert, sizeof a->convert) &&
-           !memcmp(a->size, b->size, bytes) && !memcmp(a->dst_stride, b->dst_stride, bytes) &&
-           !memcmp(a->src_stride, b->src_stride, bytes);
+           !memcmp(&a->convert, &b->convert, sizeof a->convert) && !memcmp(a->size, b->size, bytes) &&
+           !memcmp(a->dst_stride, b->dst_stride, bytes) && !memcmp(a->src_stride, b->src_stride, bytes);
 }
 
 void leati_layout_plan_hold(struct leati_layout_plan *plan)

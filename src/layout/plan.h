@@ -77,8 +77,8 @@ leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_ali
                                           size_t src_align, const struct leati_convert *convert,
                                           struct leati_layout_plan **plan, struct leati_layout_start *start);
 
-/* The same for a launch that makes `copies` copies with these layouts, which all have pointers of these alignments.
- * copies: 1 or more. The copies may be fewer or more than this number, for which the blocks are chosen. */
+/* The same for a launch that makes many copies with these layouts, all with pointers of these alignments. copies:
+ * about how many, 1 or more. The kernel and its blocks are chosen for this number. */
 leat_status leati_layout_plan_get_copies(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                          size_t src_align, const struct leati_convert *convert, uint32_t copies,
                                          struct leati_layout_plan **plan, struct leati_layout_start *start);

@@ -201,9 +201,9 @@ static bool convert_layouts(struct world *w)
     return true;
 }
 
-/* Copies many images in one call, in several launches: most from pinned memory to the device, of which some reverse
- * their bytes, and some from pageable memory; then all of them back. */
-static bool copy_many_layouts(struct world *w)
+/* Copies many images in one call, in several launches: most from pinned memory to the device, of which some
+ * reverse their bytes, and some from pageable memory; then all of them back. */
+static bool copy_layout_batch(struct world *w)
 {
     enum { IMAGES = 150, HEIGHT = 8, WIDTH = 16, EACH = HEIGHT * WIDTH * 4, ALL = IMAGES * EACH };
     leat_layout planes, pixels;
@@ -226,10 +226,8 @@ static bool copy_many_layouts(struct world *w)
                                    .src = (i % 50 == 49 ? host_in : pinned) + at,
                                    .src_layout = &pixels,
                                    .conversion = i % 3 ? NULL : &same};
-        out[i] = (leat_layout_copy){.dst = pinned + ALL + at,
-                                    .dst_layout = &pixels,
-                                    .src = device + at,
-                                    .src_layout = &planes};
+        out[i] = (leat_layout_copy){
+            .dst = pinned + ALL + at, .dst_layout = &pixels, .src = device + at, .src_layout = &planes};
     }
     STEP(leat_copy_layouts(w->stream, in, IMAGES));
     STEP(leat_copy_layouts(w->stream, out, IMAGES));
@@ -384,8 +382,7 @@ static void free_tickets(struct world *w)
 void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_regions(w) &&
-        copy_layouts(w) && convert_layouts(w) && copy_many_layouts(w) &&
-        copy_ops(w) && copy_files(w))
+        copy_layouts(w) && convert_layouts(w) && copy_layout_batch(w) && copy_ops(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));

@@ -1,5 +1,5 @@
 /*
- * layout_many.c - implements leat_copy_layouts(), which makes many copies between layouts at once.
+ * layout_batch.c - implements leat_copy_layouts(), which makes many copies between layouts at once.
  *
  * All copies are checked and planned before the first one is submitted. Copies with the same plan, the same
  * conversion and the protocol KERNEL form a group, which one launch makes if it has room for their addresses. On
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger copies are made one by one if a group would need another, slower kernel than one copy: then a launch costs
- * less than the slower kernel. Not measured yet. */
+/* Larger copies are made one by one if a group would need another, slower kernel than one copy: then a launch
+ * costs less than the slower kernel. Not measured yet. */
 #define OTHER_KERNEL_MOST_BYTES ((uint64_t)512 << 10)
 
 /* The plan of a group is for a power of two of copies, at most this number, so that there are few plans. */
@@ -26,7 +26,7 @@
 #define SHAPES_LOOKED 16
 
 /* What copies with the same layouts share. */
-struct shape {
+struct layout_batch_shape {
     const leat_layout *dst_layout, *src_layout;
     const leat_conversion *conversion;
     size_t dst_align, src_align;
@@ -37,19 +37,19 @@ struct shape {
     bool owns_factors;             /* false: they are those of another shape */
 };
 
-struct entry {
+struct layout_batch_entry {
     struct leati_layout_copy copy; /* must be the first member */
     struct leati_transfer_use use;
     bool together;                  /* the copy belongs to a group */
     size_t group_count;             /* only in the first entry of a group: the number of its copies */
-    struct leati_layout_plan *many; /* only there, and only on a GPU: the group's plan, with a reference */
+    struct leati_layout_plan *plan; /* only there, and only on a GPU: the group's plan, with a reference */
 };
 
-struct many {
+struct layout_batch {
     leat_stream *stream;
     size_t count;
-    struct entry *entries;
-    struct shape *shapes;
+    struct layout_batch_entry *entries;
+    struct layout_batch_shape *shapes;
     size_t shape_count;
     /* The copies of all groups, in which each group is contiguous. */
     struct leati_layout_copy **order;
@@ -64,16 +64,16 @@ static bool same_factors(const struct leati_factors *a, const struct leati_facto
            !memcmp(a->bias, b->bias, a->count * sizeof a->bias[0]);
 }
 
-static size_t first_looked(const struct many *many)
+static size_t first_looked(const struct layout_batch *batch)
 {
-    return many->shape_count > SHAPES_LOOKED ? many->shape_count - SHAPES_LOOKED : 0;
+    return batch->shape_count > SHAPES_LOOKED ? batch->shape_count - SHAPES_LOOKED : 0;
 }
 
 /* Lets a new shape share the factors of an earlier one if they are equal, so that their copies form a group. */
-static void share_factors(const struct many *many, struct shape *shape)
+static void share_factors(const struct layout_batch *batch, struct layout_batch_shape *shape)
 {
-    for (size_t i = first_looked(many); shape->factors && i < many->shape_count; i++) {
-        struct shape *other = &many->shapes[i];
+    for (size_t i = first_looked(batch); shape->factors && i < batch->shape_count; i++) {
+        struct layout_batch_shape *other = &batch->shapes[i];
 
         if (!other->factors || !same_factors(other->factors, shape->factors))
             continue;
@@ -84,8 +84,8 @@ static void share_factors(const struct many *many, struct shape *shape)
     }
 }
 
-static leat_status make_shape(struct many *many, struct leati_layout_copy *copy, const leat_conversion *conversion,
-                              struct shape *shape)
+static leat_status make_shape(struct layout_batch *batch, struct leati_layout_copy *copy,
+                              const leat_conversion *conversion, struct layout_batch_shape *shape)
 {
     leat_status status;
 
@@ -110,17 +110,18 @@ static leat_status make_shape(struct many *many, struct leati_layout_copy *copy,
     shape->layouts = copy->layouts;
     shape->start = copy->start;
     shape->convert = copy->convert;
-    share_factors(many, shape);
+    share_factors(batch, shape);
     return LEAT_OK;
 }
 
 /* Sets the layouts and the conversion of a copy: those of an earlier copy with the same structs, or new ones. */
-static leat_status take_shape(struct many *many, struct leati_layout_copy *copy, const leat_conversion *conversion)
+static leat_status take_shape(struct layout_batch *batch, struct leati_layout_copy *copy,
+                              const leat_conversion *conversion)
 {
-    struct shape *shape = NULL;
+    struct layout_batch_shape *shape = NULL;
 
-    for (size_t i = many->shape_count; i > first_looked(many) && !shape; i--) {
-        struct shape *other = &many->shapes[i - 1];
+    for (size_t i = batch->shape_count; i > first_looked(batch) && !shape; i--) {
+        struct layout_batch_shape *other = &batch->shapes[i - 1];
 
         if (other->dst_layout == copy->dst_layout && other->src_layout == copy->src_layout &&
             other->conversion == conversion && other->dst_align == leati_layout_align(copy->dst) &&
@@ -128,9 +129,9 @@ static leat_status take_shape(struct many *many, struct leati_layout_copy *copy,
             shape = other;
     }
     if (!shape) {
-        shape = &many->shapes[many->shape_count];
-        LEATI_TRY(make_shape(many, copy, conversion, shape));
-        many->shape_count++;
+        shape = &batch->shapes[batch->shape_count];
+        LEATI_TRY(make_shape(batch, copy, conversion, shape));
+        batch->shape_count++;
     }
     copy->layouts = shape->layouts;
     copy->start = shape->start;
@@ -142,28 +143,29 @@ static leat_status take_shape(struct many *many, struct leati_layout_copy *copy,
 
 /* ---- checks and plans ---- */
 
-static leat_status make_entry(struct many *many, const leat_layout_copy *given, struct entry *entry)
+static leat_status make_entry(struct layout_batch *batch, const leat_layout_copy *given,
+                              struct layout_batch_entry *entry)
 {
     struct leati_layout_copy *copy = &entry->copy;
 
     LEATI_TRY(leati_check_not_null("the copy", "dst_layout", given->dst_layout));
     LEATI_TRY(leati_check_not_null("the copy", "src_layout", given->src_layout));
-    copy->plan.transfer.stream = many->stream;
+    copy->plan.transfer.stream = batch->stream;
     copy->dst = given->dst;
     copy->src = given->src;
     copy->dst_layout = given->dst_layout;
     copy->src_layout = given->src_layout;
-    LEATI_TRY(take_shape(many, copy, given->conversion));
+    LEATI_TRY(take_shape(batch, copy, given->conversion));
     if (copy->layouts->canonical.empty)
         return LEAT_OK;
     LEATI_TRY(leati_layout_choose(copy));
     return leati_transfer_may_start(&copy->plan.transfer, &entry->use);
 }
 
-static leat_status make_entries(struct many *many, const leat_layout_copy *given)
+static leat_status make_entries(struct layout_batch *batch, const leat_layout_copy *given)
 {
-    for (size_t i = 0; i < many->count; i++) {
-        leat_status status = make_entry(many, &given[i], &many->entries[i]);
+    for (size_t i = 0; i < batch->count; i++) {
+        leat_status status = make_entry(batch, &given[i], &batch->entries[i]);
 
         if (status != LEAT_OK)
             return leati_fail_in(status, "copy %zu", i);
@@ -173,8 +175,8 @@ static leat_status make_entries(struct many *many, const leat_layout_copy *given
 
 /* ---- groups ---- */
 
-/* Returns true if the copy may be part of a group. Pageable memory on the CPU device needs a fault handler for each
- * copy. */
+/* Returns true if the copy may be part of a group. Pageable memory on the CPU device needs a fault handler for
+ * each copy. */
 static bool may_join(const struct leati_layout_copy *copy)
 {
     const struct leati_transfer *transfer = &copy->plan.transfer;
@@ -206,9 +208,9 @@ static bool same_group(const struct leati_layout_copy *a, const struct leati_lay
     return a->layouts == b->layouts && a->factors == b->factors;
 }
 
-static struct entry *entry_of(struct leati_layout_copy *copy)
+static struct layout_batch_entry *entry_of(struct leati_layout_copy *copy)
 {
-    return (struct entry *)copy;
+    return (struct layout_batch_entry *)copy;
 }
 
 /* Finds the plan for count copies like this one. Sets *plan to NULL if they are better made one by one. */
@@ -233,11 +235,11 @@ static leat_status plan_group(const struct leati_layout_copy *copy, size_t count
 /* Makes a group of count copies, or leaves them to be made one by one. */
 static leat_status make_group(struct leati_layout_copy **copies, size_t count)
 {
-    struct entry *first = entry_of(copies[0]);
+    struct layout_batch_entry *first = entry_of(copies[0]);
 
     if (!first->copy.plan.one_pass) {
-        LEATI_TRY(plan_group(copies[0], count, &first->many));
-        if (!first->many)
+        LEATI_TRY(plan_group(copies[0], count, &first->plan));
+        if (!first->plan)
             return LEAT_OK;
     }
     first->group_count = count;
@@ -246,18 +248,18 @@ static leat_status make_group(struct leati_layout_copy **copies, size_t count)
     return LEAT_OK;
 }
 
-static leat_status make_groups(struct many *many)
+static leat_status make_groups(struct layout_batch *batch)
 {
-    for (size_t i = 0; i < many->count; i++)
-        if (may_join(&many->entries[i].copy))
-            many->order[many->order_count++] = &many->entries[i].copy;
-    qsort(many->order, many->order_count, sizeof many->order[0], compare_copies);
-    for (size_t first = 0, end; first < many->order_count; first = end) {
+    for (size_t i = 0; i < batch->count; i++)
+        if (may_join(&batch->entries[i].copy))
+            batch->order[batch->order_count++] = &batch->entries[i].copy;
+    qsort(batch->order, batch->order_count, sizeof batch->order[0], compare_copies);
+    for (size_t first = 0, end; first < batch->order_count; first = end) {
         end = first + 1;
-        while (end < many->order_count && same_group(many->order[first], many->order[end]))
+        while (end < batch->order_count && same_group(batch->order[first], batch->order[end]))
             end++;
         if (end - first > 1)
-            LEATI_TRY(make_group(many->order + first, end - first));
+            LEATI_TRY(make_group(batch->order + first, end - first));
     }
     return LEAT_OK;
 }
@@ -274,15 +276,14 @@ static void trace_group(struct leati_layout_copy *const *copies, size_t count, l
         leati_plan_trace(&copies[i]->plan);
 }
 
-static leat_status run_group(struct leati_layout_copy **copies, size_t count,
-                             const struct leati_layout_plan *plan)
+static leat_status run_group(struct leati_layout_copy **copies, size_t count, const struct leati_layout_plan *plan)
 {
     leat_stream *stream = copies[0]->plan.transfer.stream;
     leat_status status;
 
     if (leati_traced())
         leati_span_work_begins(&stream->traced);
-    status = leati_layout_run_many(copies, count, plan);
+    status = leati_layout_run_batch(copies, count, plan);
     if (leati_traced())
         trace_group(copies, count, status);
     leati_timeline_submitted(stream->timeline);
@@ -293,16 +294,16 @@ static leat_status run_group(struct leati_layout_copy **copies, size_t count,
     return LEAT_OK;
 }
 
-static leat_status run_all(struct many *many)
+static leat_status run_all(struct layout_batch *batch)
 {
-    for (size_t first = 0; first < many->order_count; first++) {
-        struct entry *entry = entry_of(many->order[first]);
+    for (size_t first = 0; first < batch->order_count; first++) {
+        struct layout_batch_entry *entry = entry_of(batch->order[first]);
 
         if (entry->group_count)
-            LEATI_TRY(run_group(many->order + first, entry->group_count, entry->many));
+            LEATI_TRY(run_group(batch->order + first, entry->group_count, entry->plan));
     }
-    for (size_t i = 0; i < many->count; i++) {
-        struct entry *entry = &many->entries[i];
+    for (size_t i = 0; i < batch->count; i++) {
+        struct layout_batch_entry *entry = &batch->entries[i];
         leat_status status = entry->together ? LEAT_OK : leati_layout_run(&entry->copy);
 
         if (status != LEAT_OK)
@@ -313,35 +314,35 @@ static leat_status run_all(struct many *many)
 
 /* ---- the public call ---- */
 
-static leat_status take_memory(struct many *many)
+static leat_status take_memory(struct layout_batch *batch)
 {
-    many->entries = calloc(many->count, sizeof *many->entries);
-    many->shapes = calloc(many->count, sizeof *many->shapes);
-    many->order = calloc(many->count, sizeof *many->order);
-    if (many->entries && many->shapes && many->order)
+    batch->entries = calloc(batch->count, sizeof *batch->entries);
+    batch->shapes = calloc(batch->count, sizeof *batch->shapes);
+    batch->order = calloc(batch->count, sizeof *batch->order);
+    if (batch->entries && batch->shapes && batch->order)
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the plans of the copies");
 }
 
-static void free_memory(struct many *many)
+static void free_memory(struct layout_batch *batch)
 {
-    for (size_t i = 0; i < many->order_count; i++)
-        if (entry_of(many->order[i])->many)
-            leati_layout_plan_drop(entry_of(many->order[i])->many);
-    for (size_t i = 0; i < many->shape_count; i++) {
-        leati_layout_plan_drop(many->shapes[i].layouts);
-        if (many->shapes[i].owns_factors)
-            free(many->shapes[i].factors);
+    for (size_t i = 0; i < batch->order_count; i++)
+        if (entry_of(batch->order[i])->plan)
+            leati_layout_plan_drop(entry_of(batch->order[i])->plan);
+    for (size_t i = 0; i < batch->shape_count; i++) {
+        leati_layout_plan_drop(batch->shapes[i].layouts);
+        if (batch->shapes[i].owns_factors)
+            free(batch->shapes[i].factors);
     }
-    free(many->order);
-    free(many->shapes);
-    free(many->entries);
+    free(batch->order);
+    free(batch->shapes);
+    free(batch->entries);
 }
 
 leat_status leat_copy_layouts(leat_stream *stream, const leat_layout_copy *copies, size_t count)
 {
     static const char what[] = "leat_copy_layouts";
-    struct many many = {.stream = stream, .count = count};
+    struct layout_batch batch = {.stream = stream, .count = count};
     leat_status status;
 
     LEATI_SPAN(LEATI_TRACE_LAYOUT, "leat_copy_layouts");
@@ -350,14 +351,14 @@ leat_status leat_copy_layouts(leat_stream *stream, const leat_layout_copy *copie
     if (!count)
         return LEAT_OK;
     LEATI_TRY(leati_check_not_null(what, "copies", copies));
-    status = take_memory(&many);
+    status = take_memory(&batch);
     if (status == LEAT_OK)
-        status = make_entries(&many, copies);
+        status = make_entries(&batch, copies);
     if (status == LEAT_OK)
-        status = make_groups(&many);
+        status = make_groups(&batch);
     if (status == LEAT_OK)
-        status = run_all(&many);
-    free_memory(&many);
+        status = run_all(&batch);
+    free_memory(&batch);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "%s of %zu copies on %s", what, count, stream->device->name);
 }

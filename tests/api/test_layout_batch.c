@@ -1,10 +1,13 @@
 /*
- * test_layout_many.c - tests leat_copy_layouts(): random copies against a plain loop, shapes for which leat has
+ * test_layout_batch.c - tests leat_copy_layouts(): random copies against a plain loop, shapes for which leat has
  * kernels of their own, conversions, order, and calls that are refused.
  *
  * The program prints its seed; TEST_SEED sets it. LAYOUT_MANY sets the number of random calls.
  */
 #include "layout_arenas.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define ARENA_BYTES ((size_t)8 << 20)
 #define COPIES_MOST 160u
@@ -22,8 +25,13 @@ struct call {
 
 static void begin_call(struct call *call, struct arenas *arenas, enum place to, enum place from)
 {
-    *call = (struct call){
-        .arenas = arenas, .to = to, .from = from, .dst_bytes = 64, .src_bytes = 64, .dst_align = 1, .src_align = 1};
+    *call = (struct call){.arenas = arenas,
+                          .to = to,
+                          .from = from,
+                          .dst_bytes = 64,
+                          .src_bytes = 64,
+                          .dst_align = 1,
+                          .src_align = 1};
     memset(arenas->wanted, 0xa5, arenas->bytes);
 }
 
@@ -170,6 +178,8 @@ static void known_shapes(void **state)
         {1, 2, {40, 333, 0, 0}, {0, 1, 0, 0}, 51, 1},  {4, 2, {40, 64, 0, 0}, {0, 1, 0, 0}, 64, 16}, /* rows */
         {1, 1, {5000, 0, 0, 0}, {0, 0, 0, 0}, 0, 1},   {3, 2, {41, 50, 0, 0}, {1, 0, 0, 0}, 0, 1},
         {2, 4, {4, 5, 6, 7}, {3, 1, 2, 0}, 0, 2},      {16, 2, {20, 30, 0, 0}, {1, 0, 0, 0}, 0, 16},
+        {2, 3, {32, 64, 4, 0}, {2, 0, 1, 0}, 0, 16},   {1, 3, {12, 32, 64, 0}, {1, 2, 0, 0}, 0, 16},
+        {8, 2, {40, 36, 0, 0}, {1, 0, 0, 0}, 0, 16},
     };
     static const size_t counts[] = {2, 16, COPIES_MOST};
     struct test_state *t = *state;
@@ -213,6 +223,59 @@ static void equal_layouts_in_other_structs(void **state)
     free(pairs);
 }
 
+/* Each source is in pages of its own, between pages that cannot be accessed, and begins or ends at one of these. A
+ * kernel that reads beyond a source then fails, at least on the CPU device. */
+static void sources_between_missing_pages(void **state)
+{
+    enum { COPIES = 12, PAGES = 3 };
+    static const struct figure figures[] = {
+        {1, 3, {3, 33, 47, 0}, {1, 2, 0, 0}, 0, 1}, {1, 3, {33, 47, 3, 0}, {2, 0, 1, 0}, 0, 1},
+        {2, 3, {3, 33, 47, 0}, {1, 2, 0, 0}, 0, 2}, {1, 2, {40, 91, 0, 0}, {0, 1, 0, 0}, 8, 1},
+        {4, 2, {31, 45, 0, 0}, {1, 0, 0, 0}, 0, 4}, {1, 2, {81, 92, 0, 0}, {1, 0, 0, 0}, 0, 1},
+    };
+    struct test_state *t = *state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), room = PAGES * page;
+    unsigned char *memory = mmap(NULL, COPIES * 2 * room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *dst = test_alloc(t->device, LEAT_KIND_DEVICE, COPIES * room),
+                  *seen = test_buffer(COPIES * room), *wanted = test_buffer(COPIES * room);
+
+    assert_true(memory != MAP_FAILED);
+    for (size_t i = 0; i < COPIES; i++) {
+        unsigned char *first = memory + (2 * i + 1) * room - page;
+
+        assert_int_equal(mprotect(first, room, PROT_READ | PROT_WRITE), 0);
+        test_pattern(first, room, (uint64_t)i);
+        OK(leat_register(t->device, first, room));
+    }
+    for (size_t n = 0; n < sizeof figures / sizeof figures[0]; n++) {
+        leat_layout_copy copies[COPIES];
+        struct layouts_pair pair;
+
+        make_pair(&figures[n], &pair);
+        assert_true((size_t)pair.src_high <= room && (size_t)pair.dst_high <= room);
+        memset(wanted, 0x44, COPIES * room);
+        for (size_t i = 0; i < COPIES; i++) {
+            unsigned char *first = memory + (2 * i + 1) * room - page;
+
+            copies[i] = (leat_layout_copy){.dst = dst + i * room,
+                                           .dst_layout = &pair.dst,
+                                           .src = first + (i % 2 ? room - (size_t)pair.src_high : 0),
+                                           .src_layout = &pair.src};
+            layouts_copy(&pair, wanted + i * room, copies[i].src);
+        }
+        OK(leat_fill(t->stream, dst, 0x44, COPIES * room));
+        OK(leat_copy_layouts(t->stream, copies, COPIES));
+        OK(leat_copy_sync(t->stream, seen, dst, COPIES * room));
+        assert_memory_equal(seen, wanted, COPIES * room);
+    }
+    for (size_t i = 0; i < COPIES; i++)
+        OK(leat_unregister(memory + (2 * i + 1) * room - page));
+    assert_int_equal(munmap(memory, COPIES * 2 * room), 0);
+    OK(leat_memory_free(dst));
+    free(seen);
+    free(wanted);
+}
+
 /* ---- conversions ---- */
 
 /* Makes the same copies by single calls into the other half of dst, and compares. */
@@ -228,7 +291,8 @@ static void compare_with_single_calls(struct test_state *t, struct call *call, s
         char *other = (char *)copy->dst + half;
 
         if (copy->conversion)
-            OK(leat_copy_convert(t->stream, other, copy->dst_layout, copy->src, copy->src_layout, copy->conversion));
+            OK(leat_copy_convert(t->stream, other, copy->dst_layout, copy->src, copy->src_layout,
+                                 copy->conversion));
         else
             OK(leat_copy_layout(t->stream, other, copy->dst_layout, copy->src, copy->src_layout));
     }
@@ -242,11 +306,12 @@ static void conversions(void **state)
     static const struct {
         int64_t height, width;
         leat_number dst;
-        bool pixels;    /* src has pixels, dst has planes; else both have planes */
-        size_t padding; /* bytes from one image of dst to the next, beside its own */
-    } shapes[] = {{24, 32, LEAT_NUMBER_F16, true, 0},  {24, 32, LEAT_NUMBER_F32, true, 16},
-                  {13, 17, LEAT_NUMBER_F16, true, 2},  {13, 17, LEAT_NUMBER_BF16, false, 4},
-                  {32, 33, LEAT_NUMBER_F32, false, 4}, {5, 6, LEAT_NUMBER_F32, true, 8}};
+        enum { PIXELS, PLANES, TURNED } src; /* dst has planes; TURNED: src has planes of columns */
+        size_t padding;                      /* bytes from one image of dst to the next, beside its own */
+    } shapes[] = {{24, 32, LEAT_NUMBER_F16, PIXELS, 0}, {24, 32, LEAT_NUMBER_F32, PIXELS, 16},
+                  {13, 17, LEAT_NUMBER_F16, PIXELS, 2}, {13, 17, LEAT_NUMBER_BF16, PLANES, 4},
+                  {32, 33, LEAT_NUMBER_F32, PLANES, 4}, {5, 6, LEAT_NUMBER_F32, PIXELS, 8},
+                  {40, 48, LEAT_NUMBER_F16, TURNED, 0}};
     static const float scale[CHANNELS] = {0.017f, 0.018f, 0.019f}, bias[CHANNELS] = {-2.1f, -2.0f, -1.8f};
     static const float other_scale[CHANNELS] = {1, 2, 3};
     struct test_state *t = *state;
@@ -258,6 +323,7 @@ static void conversions(void **state)
         int64_t pixels = shapes[n].height * shapes[n].width;
         int64_t split[] = {shapes[n].height, shapes[n].width, CHANNELS};
         int64_t planes_size[] = {CHANNELS, shapes[n].height, shapes[n].width};
+        int64_t turned_size[] = {CHANNELS, shapes[n].width, shapes[n].height};
         size_t step = (size_t)(pixels * CHANNELS) * bytes + shapes[n].padding, half = ARENA_BYTES / 2;
         leat_conversion all[3] = {LEAT_CONVERSION_INIT, LEAT_CONVERSION_INIT, LEAT_CONVERSION_INIT};
         leat_layout planes, from, bytes_only;
@@ -272,9 +338,13 @@ static void conversions(void **state)
             all[i].bias = bias;
         }
         OK(leat_layout_dense(&planes, 3, planes_size, bytes));
-        OK(leat_layout_dense(&from, 3, shapes[n].pixels ? split : planes_size, 1));
-        if (shapes[n].pixels)
+        OK(leat_layout_dense(&from, 3, shapes[n].src == PIXELS ? split : planes_size, 1));
+        if (shapes[n].src == PIXELS)
             OK(leat_layout_permute(&from, (uint32_t[]){2, 0, 1}));
+        if (shapes[n].src == TURNED) {
+            OK(leat_layout_dense(&from, 3, turned_size, 1));
+            OK(leat_layout_transpose(&from, 1, 2));
+        }
         OK(leat_layout_dense(&bytes_only, 3, planes_size, 1));
         begin_call(&call, &arenas, DEVICE, DEVICE);
         for (size_t i = 0; i < IMAGES; i++)
@@ -296,7 +366,8 @@ static void conversions(void **state)
 enum { IMAGES = 90, IMAGE_BYTES = 24 * 32 * 3 };
 
 /* Makes the copies of IMAGES images, whose pixels become planes. layouts: room for two of them. */
-static void make_images(unsigned char *dst, const unsigned char *src, leat_layout *layouts, leat_layout_copy *copies)
+static void make_images(unsigned char *dst, const unsigned char *src, leat_layout *layouts,
+                        leat_layout_copy *copies)
 {
     OK(leat_layout_dense(&layouts[0], 3, (int64_t[]){3, 24, 32}, 1));
     OK(leat_layout_dense(&layouts[1], 3, (int64_t[]){24, 32, 3}, 1));
@@ -432,6 +503,7 @@ int main(void)
         STATE_TEST(random_copies),
         STATE_TEST(known_shapes),
         STATE_TEST(equal_layouts_in_other_structs),
+        STATE_TEST(sources_between_missing_pages),
         STATE_TEST(conversions),
         STATE_TEST(copies_keep_their_place),
         STATE_TEST(nothing_to_copy),
@@ -440,6 +512,6 @@ int main(void)
 
     if (!test_device_there())
         return 77;
-    begin_random("test_layout_many");
+    begin_random("test_layout_batch");
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
