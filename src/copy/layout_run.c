@@ -6,6 +6,7 @@
  */
 #include "copy/layout.h"
 
+#include "base/assert.h"
 #include "base/fault_handler.h"
 #include "base/hugepage.h"
 #include "copy/scratch.h"
@@ -442,13 +443,15 @@ static void run_batch_part(struct layout_batch_parts *batch, uint64_t part)
 static leat_status batch_by_cpu(struct leati_layout_copy *const *copies, size_t count)
 {
     const struct leati_layout_copy *first = copies[0];
+    const leat_layout *listed = leati_layout_listed(first->dst_layout, first->src_layout);
     size_t factors_bytes = first->convert.src_bytes ? round_up(sizeof *first->factors) : 0;
     struct layout_batch_parts *batch;
     struct scratch *scratch;
 
+    leati_assert(first->list_place == LEATI_LIST_NONE);
     LEATI_TRY(
-        take_scratch(first, NULL, factors_bytes + sizeof *batch + count * sizeof batch->places[0], &scratch));
-    set_parts(scratch, first, first->layouts, first_dst(first), first_src(first), NULL);
+        take_scratch(first, listed, factors_bytes + sizeof *batch + count * sizeof batch->places[0], &scratch));
+    set_parts(scratch, first, first->layouts, first_dst(first), first_src(first), listed);
     if (first->convert.src_bytes)
         scratch->parts.factors = memcpy(scratch->rest, first->factors, sizeof *first->factors);
     batch = (struct layout_batch_parts *)(void *)(scratch->rest + factors_bytes);
