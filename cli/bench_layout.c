@@ -155,14 +155,20 @@ static uint64_t usual_bytes(const struct bench *bench)
     return bytes < bench->largest ? bytes : bench->largest;
 }
 
+/* Returns true if of each suite only the main cases are to be measured. */
+static bool is_short(const struct bench_options *options)
+{
+    return options->quick || (options->groups == BENCH_DEFAULT_GROUPS && !options->layout_suites);
+}
+
 static void measure_suites(struct group *group, uint64_t bytes)
 {
     const struct bench_options *options = group->bench->options;
-    bool main_only = options->quick || (options->groups == BENCH_DEFAULT_GROUPS && !options->layout_suites);
+    bool main_only = is_short(options);
     char error[LAYOUT_ERROR_MAX];
     unsigned suite;
 
-    for (suite = 0; suite < SUITE_COUNT; suite++) {
+    for (suite = 0; suite < SUITE_BATCH; suite++) {
         if (options->layout_suites && !(options->layout_suites & 1u << suite))
             continue;
         if (!layout_suite_cases((enum layout_suite)suite, bytes, main_only, measure_case, group, error)) {
@@ -189,6 +195,9 @@ void bench_layout_group(struct bench *bench)
     if (!bench->options->size_count)
         measure_suites(&group, usual_bytes(bench));
     close_lab(&group);
+    if (bench->options->layout_suites ? bench->options->layout_suites & 1u << SUITE_BATCH
+                                      : !is_short(bench->options))
+        bench_layout_batch(bench);
     for (suite = 0; suite < SUITE_COUNT; suite++)
         for (element_bytes = 1; element_bytes <= ELEMENT_MAX; element_bytes++)
             if (group.means[suite][element_bytes].count)

@@ -18,6 +18,7 @@ enum layout_suite {
     SUITE_SLICE,
     SUITE_HOST,
     SUITE_CALL,
+    SUITE_BATCH, /* the last one: it has no cases, but bench_layout_batch() */
     SUITE_COUNT
 };
 
@@ -35,6 +36,9 @@ typedef bool (*layout_visit)(void *state, enum layout_suite suite, struct layout
  * not be made. */
 bool layout_suite_cases(enum layout_suite suite, uint64_t bytes, bool main_only, layout_visit visit, void *state,
                         char error[LAYOUT_ERROR_MAX]);
+
+/* Measures the suite "batch". */
+void bench_layout_batch(struct bench *bench);
 
 /* Measures how much each optimization of a transpose gains, from one copy for each column to the whole kernel. */
 void bench_layout_ladder(struct bench *bench);

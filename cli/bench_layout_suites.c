@@ -11,7 +11,7 @@
 
 const char *const layout_suite_words[SUITE_COUNT] = {"transpose", "permute", "learning", "pixels",
                                                      "shuffle",   "dims",    "gather",   "broadcast",
-                                                     "slice",     "host",    "call"};
+                                                     "slice",     "host",    "call",     "batch"};
 
 const char *const layout_suite_texts[SUITE_COUNT] = {
     "transpose: square, tall, wide, odd, elements of all sizes",
@@ -24,7 +24,8 @@ const char *const layout_suite_texts[SUITE_COUNT] = {
     "broadcast: rows, columns and scalars",
     "slice: columns, steps and flips",
     "host: transposes between host and device",
-    "call: small transposes from the call to their completion, beside an empty kernel"};
+    "call: small transposes from the call to their completion, beside an empty kernel",
+    "batch: images from buffers of their own, by one call beside one call for each"};
 
 enum { VALUE_MAX = 160, SPEC_STEPS_MAX = 4 };
 

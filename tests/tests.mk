@@ -22,7 +22,7 @@ test_api := $(addprefix $(test_bin)/,test_device test_memory test_copy test_copy
             test_copy_3d test_file test_file_batch test_file_commit test_file_bad test_file_direct \
             test_file_faults test_file_map test_file_wrap test_storage test_model test_model_share test_model_save \
             test_layout test_convert \
-            test_layout_lists test_virtual test_fill \
+            test_layout_lists test_layout_batch test_virtual test_fill \
             test_managed test_stream test_counter test_event test_kernel test_native test_bad_input test_threads test_pool \
             test_pool_stats test_pool_order test_pool_reuse test_pool_pending test_pool_limits \
             test_pool_no_memory test_pool_full test_pool_packing test_pool_plan test_pool_bad test_pool_threads \
@@ -33,7 +33,8 @@ staged_ends := $(addprefix $(test_bin)/,test_copy_cancel test_copy_broken test_c
 test_staged := $(staged_ends) $(addprefix $(test_bin)/,test_copy test_copy_async test_copy_lifetime \
                test_copy_ticket test_copy_batch test_copy_rails test_copy_3d test_file test_file_batch \
                test_file_commit test_file_bad test_file_direct test_file_faults test_file_map test_file_wrap \
-               test_storage test_model test_model_share test_model_save test_layout test_layout_lists test_convert test_fill \
+               test_storage test_model test_model_share test_model_save test_layout test_layout_lists test_layout_batch test_convert \
+               test_fill \
                test_bad_input \
                test_stream test_counter test_threads test_trace \
                test_pool_threads \

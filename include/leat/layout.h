@@ -293,6 +293,44 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_convert(leat_stream *stream, void 
                                                       const leat_layout *src_layout,
                                                       const leat_conversion *conversion);
 
+/* ---- many copies in one launch ---------------------------------------------------------------------------- */
+
+/* One copy of leat_copy_layouts(). Does not grow: it is an element of an array. */
+typedef struct leat_layout_copy {
+    void *dst;
+    const void *src;
+    const leat_layout *dst_layout, *src_layout; /* may be those of other elements too */
+    const leat_conversion *conversion;          /* as for leat_copy_convert(); NULL: nothing is converted */
+} leat_layout_copy;
+
+/*
+ * Makes count copies in stream order as if they were one: none runs before earlier work of the stream, later work
+ * waits for all of them, and they have no order among themselves. A data loader copies its images with one call
+ * from their buffers to the places of one array:
+ *
+ *     for (i = 0; i < images; i++)
+ *         copies[i] = (leat_layout_copy){.dst = batch + i * image_bytes, .dst_layout = &planes,
+ *                                        .src = decoded[i], .src_layout = &pixels};
+ *     leat_copy_layouts(stream, copies, images);
+ *
+ * On one device, copies whose layouts, conversions and alignments are the same, with whatever pointers, are made
+ * in common launches of up to about 60 copies. This is so for pixels, rows, conversions and most short lines;
+ * larger transposes, which need other kernels, and all copies that have an index list or that involve pageable
+ * memory or another device, are made one by one as leat_copy_layout() and leat_copy_convert() make them.
+ *
+ * leat reads copies, layouts and conversions before the call returns. A copy of which a size is 0 does nothing,
+ * whatever its pointers are; count 0 does nothing. A destination must not overlap another copy's source or
+ * destination; leat does not check this.
+ *
+ * Errors: as leat_copy_layout(), or leat_copy_convert() for copies that convert, with the number of the copy in
+ * the message; INVALID (copies NULL); HOST_MEMORY. After an error nothing was copied, except after DEVICE_LOST,
+ * DRIVER and HOST_MEMORY: then all destinations are undefined.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_copy_layouts(leat_stream *stream, const leat_layout_copy *copies,
+                                                      size_t count);
+
+/* ---- copies in words --------------------------------------------------------------------------------------- */
+
 /* Describes how leat_copy_layout() would make this copy now, and copies nothing: the route of the bytes, and the
  * plan. text_bytes: as leat_layout_plan_explain().
  * Errors: as leat_copy_layout(); INVALID (text NULL or text_bytes 0). */

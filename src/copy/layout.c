@@ -248,6 +248,16 @@ static leat_status find_memory(struct leati_layout_copy *copy)
     return LEAT_OK;
 }
 
+leat_status leati_layout_choose(struct leati_layout_copy *copy)
+{
+    leati_assert(copy->layouts && !copy->layouts->canonical.empty);
+    copy->plan.transfer.shape = LEATI_SHAPE_LAYOUT;
+    copy->plan.transfer.layout = copy;
+    copy->plan.transfer.bytes = copy->layouts->canonical.payload_bytes;
+    LEATI_TRY(find_memory(copy));
+    return choose(copy);
+}
+
 /* Checks and plans a copy. plan: the plan of the program's call, or NULL. On return copy->layouts is NULL or has a
  * reference, which the caller must drop. */
 static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *plan)
@@ -262,13 +272,7 @@ static leat_status make(struct leati_layout_copy *copy, const leat_layout_plan *
                                                 &copy->start));
     }
     leati_assert(copy->layouts != NULL);
-    if (copy->layouts->canonical.empty)
-        return LEAT_OK;
-    copy->plan.transfer.shape = LEATI_SHAPE_LAYOUT;
-    copy->plan.transfer.layout = copy;
-    copy->plan.transfer.bytes = copy->layouts->canonical.payload_bytes;
-    LEATI_TRY(find_memory(copy));
-    return choose(copy);
+    return copy->layouts->canonical.empty ? LEAT_OK : leati_layout_choose(copy);
 }
 
 /* Memory that guard mode checks besides dst and src: the list of indices, and the counter of wrong indices. */
@@ -297,7 +301,7 @@ static void list_was_used(const struct leati_layout_copy *copy, const leat_layou
         leati_was_used(&use->wrong, stream, &copy->wrong, sizeof *listed->index_wrong, true);
 }
 
-static leat_status run(struct leati_layout_copy *copy)
+leat_status leati_layout_run(struct leati_layout_copy *copy)
 {
     const leat_layout *listed = leati_layout_listed(copy->dst_layout, copy->src_layout);
     bool on_device = copy->list_place == LEATI_LIST_ON_DEVICE;
@@ -318,7 +322,7 @@ static leat_status make_and_run(struct leati_layout_copy *copy, const leat_layou
     leat_status status = make(copy, plan);
 
     if (status == LEAT_OK)
-        status = run(copy);
+        status = leati_layout_run(copy);
     if (copy->layouts)
         leati_layout_plan_drop(copy->layouts);
     return status;
@@ -362,6 +366,16 @@ static leat_status take_conversion(struct leati_layout_copy *copy, const leat_co
     copy->conversion = conversion;
     copy->factors = factors;
     return LEAT_OK;
+}
+
+leat_status leati_layout_find(struct leati_layout_copy *copy, const leat_conversion *conversion,
+                              struct leati_factors *factors)
+{
+    if (conversion)
+        LEATI_TRY(take_conversion(copy, conversion, factors));
+    return leati_layout_plan_get_convert(copy->dst_layout, leati_layout_align(copy->dst), copy->src_layout,
+                                         leati_layout_align(copy->src), &copy->convert, &copy->layouts,
+                                         &copy->start);
 }
 
 leat_status leat_copy_convert(leat_stream *stream, void *dst, const leat_layout *dst_layout, const void *src,

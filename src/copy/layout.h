@@ -47,6 +47,26 @@ leat_status leati_layout_run_host(const struct leati_plan *plan);
 /* Adds a description of how the protocol STAGED makes the copy. */
 void leati_layout_explain_staged(const struct leati_plan *plan, struct leati_strbuf *text);
 
+/* Sets copy->layouts, start and the conversion of a copy whose other fields are what the program passed, and
+ * copy->layouts gets a reference, which the caller must drop. factors: room for the numbers of the conversion. */
+leat_status leati_layout_find(struct leati_layout_copy *copy, const leat_conversion *conversion,
+                              struct leati_factors *factors);
+
+/* Checks the memory of a copy that has its layouts, and chooses the protocol. Call before leati_plan_submit(), and
+ * not for a copy without elements. */
+leat_status leati_layout_choose(struct leati_layout_copy *copy);
+
+/* Submits a copy that has a protocol. */
+leat_status leati_layout_run(struct leati_layout_copy *copy);
+
+/*
+ * Submits copies of one stream with the same layouts and factors, all with the protocol KERNEL, without a list of
+ * indices and without pageable memory, in as few launches as possible. plan: the plan of their layouts for so many
+ * copies (leati_layout_plan_get_copies()), with a kernel that can make several; not used for copies in one pass.
+ */
+leat_status leati_layout_run_batch(struct leati_layout_copy *const *copies, size_t count,
+                                   const struct leati_layout_plan *plan);
+
 /*
  * Launches the kernel of a plan. dst and src: device addresses of the first unit. list and wrong: device addresses
  * of the list of indices and of the counter of wrong indices, or 0.

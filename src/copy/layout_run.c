@@ -6,6 +6,7 @@
  */
 #include "copy/layout.h"
 
+#include "base/assert.h"
 #include "base/fault_handler.h"
 #include "base/hugepage.h"
 #include "copy/scratch.h"
@@ -43,6 +44,8 @@ struct leati_parts {
 
 struct one_part {
     const struct leati_parts *parts;
+    void *dst;
+    const void *src;
     uint64_t number;
 };
 
@@ -52,11 +55,11 @@ static void copy_part(void *context)
     const struct leati_parts *parts = one->parts;
 
     if (parts->convert.src_bytes)
-        leati_host_convert_run(&parts->canonical, &parts->host, &parts->convert, parts->factors, parts->dst,
-                               parts->src, one->number, one->number + 1);
+        leati_host_convert_run(&parts->canonical, &parts->host, &parts->convert, parts->factors, one->dst,
+                               one->src, one->number, one->number + 1);
     else
-        leati_host_layout_run(&parts->canonical, &parts->host, parts->dst, parts->src, &parts->indices,
-                              one->number, one->number + 1);
+        leati_host_layout_run(&parts->canonical, &parts->host, one->dst, one->src, &parts->indices, one->number,
+                              one->number + 1);
 }
 
 /* Implements the function copy() of struct leati_list (staging.h). */
@@ -66,7 +69,7 @@ static size_t copy_parts(const void *list, size_t first, size_t count, uintptr_t
     size_t i;
 
     for (i = first; i < first + count; i++) {
-        struct one_part one = {parts, i};
+        struct one_part one = {parts, parts->dst, parts->src, i};
 
         if (!leati_fault_handler_run(parts->ranges, copy_part, &one, fault))
             break;
@@ -87,7 +90,7 @@ static void fail(struct leati_parts *parts, uintptr_t fault)
 /* Copies one part on a thread of the CPU device. */
 static void run_part(struct leati_parts *parts, uint64_t part)
 {
-    struct one_part one = {parts, part};
+    struct one_part one = {parts, parts->dst, parts->src, part};
     uintptr_t fault;
 
     if (!parts->guarded)
@@ -198,7 +201,8 @@ static void set_parts(struct scratch *scratch, const struct leati_layout_copy *c
 
 /* ---- by threads of the CPU device, and on the host ---- */
 
-/* Launches count parts on the threads of the CPU device. parts: a struct leati_parts or a struct huge. */
+/* Launches count parts on the threads of the CPU device. parts: a struct leati_parts, a struct huge, or a struct
+ * layout_batch_parts. */
 static leat_status launch_parts(leat_stream *stream, void *parts, uint64_t count)
 {
     void *args[] = {&parts, &count};
@@ -414,6 +418,101 @@ leat_status leati_layout_run_kernel(const struct leati_plan *plan)
     LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.to, first_dst(copy), &dst));
     LEATI_TRY(map(copy->plan.transfer.stream, &copy->plan.transfer.from, first_src(copy), &src));
     return launch_listed(copy, dst, src);
+}
+
+/* ---- several copies with the same layouts ---- */
+
+/* Several copies by threads of the CPU device. run() must be the first member, as in struct leati_parts. */
+struct layout_batch_parts {
+    void (*run)(struct layout_batch_parts *batch, uint64_t part);
+    const struct leati_parts *parts; /* those of the first copy */
+    struct layout_batch_place {
+        void *dst;
+        const void *src;
+    } places[];
+};
+
+static void run_batch_part(struct layout_batch_parts *batch, uint64_t part)
+{
+    uint64_t count = batch->parts->host.parts, copy = part / count;
+    struct one_part one = {batch->parts, batch->places[copy].dst, batch->places[copy].src, part % count};
+
+    copy_part(&one);
+}
+
+static leat_status batch_by_cpu(struct leati_layout_copy *const *copies, size_t count)
+{
+    const struct leati_layout_copy *first = copies[0];
+    const leat_layout *listed = leati_layout_listed(first->dst_layout, first->src_layout);
+    size_t factors_bytes = first->convert.src_bytes ? round_up(sizeof *first->factors) : 0;
+    struct layout_batch_parts *batch;
+    struct scratch *scratch;
+
+    leati_assert(first->list_place == LEATI_LIST_NONE);
+    LEATI_TRY(
+        take_scratch(first, listed, factors_bytes + sizeof *batch + count * sizeof batch->places[0], &scratch));
+    set_parts(scratch, first, first->layouts, first_dst(first), first_src(first), listed);
+    if (first->convert.src_bytes)
+        scratch->parts.factors = memcpy(scratch->rest, first->factors, sizeof *first->factors);
+    batch = (struct layout_batch_parts *)(void *)(scratch->rest + factors_bytes);
+    batch->run = run_batch_part;
+    batch->parts = &scratch->parts;
+    for (size_t i = 0; i < count; i++)
+        batch->places[i] = (struct layout_batch_place){first_dst(copies[i]), first_src(copies[i])};
+    return leati_scratch_release(
+        first->plan.transfer.stream, scratch,
+        launch_parts(first->plan.transfer.stream, batch, count * first->layouts->host.parts));
+}
+
+/* The argument of a launch that makes several copies. */
+union batch_argument {
+    struct leati_layout_task task;
+    struct leati_convert_argument convert;
+};
+
+/* Launches one kernel that makes count copies. plan: the plan for as many copies. */
+static leat_status launch_batch(struct leati_layout_copy *const *copies, unsigned count,
+                                const struct leati_layout_plan *plan)
+{
+    const struct leati_layout_copy *first = copies[0];
+    leat_stream *stream = first->plan.transfer.stream;
+    bool converts = first->convert.src_bytes != 0;
+    union batch_argument argument;
+    void *args[] = {&argument};
+    struct leati_task_place *places = converts ? argument.convert.task.place : argument.task.place;
+    leat_kernel *kernel;
+
+    LEATI_TRY(leati_kernel_builtin(stream->device, plan->gpu.module, plan->gpu.kernel, &kernel));
+    if (converts) {
+        leati_gpu_convert_argument(&plan->canonical, &plan->gpu, &plan->key.convert, first->factors, NULL, NULL,
+                                   &argument.convert);
+        leati_gpu_convert_batch(&argument.convert.task, count);
+    } else {
+        leati_gpu_layout_argument(&plan->canonical, &plan->gpu, NULL, NULL, NULL, NULL,
+                                  (unsigned char *)&argument.task);
+        leati_gpu_layout_batch(&argument.task, count);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t dst, src;
+
+        LEATI_TRY(map(stream, &copies[i]->plan.transfer.to, first_dst(copies[i]), &dst));
+        LEATI_TRY(map(stream, &copies[i]->plan.transfer.from, first_src(copies[i]), &src));
+        leati_task_set_place(places, i, dst, src);
+    }
+    return leat_launch(stream, kernel, leat_dim(plan->gpu.grid.x, count, 1), plan->gpu.block, 0, args, 1);
+}
+
+leat_status leati_layout_run_batch(struct leati_layout_copy *const *copies, size_t count,
+                                   const struct leati_layout_plan *plan)
+{
+    size_t most = copies[0]->plan.one_pass ? UINT32_MAX / copies[0]->layouts->host.parts : plan->gpu.most_copies;
+
+    for (size_t done = 0, now; done < count; done += now) {
+        now = count - done < most ? count - done : most;
+        LEATI_TRY(copies[0]->plan.one_pass ? batch_by_cpu(copies + done, now)
+                                           : launch_batch(copies + done, (unsigned)now, plan));
+    }
+    return LEAT_OK;
 }
 
 /* ---- one side with its gaps, in device memory ---- */

@@ -391,8 +391,7 @@ static leat_status submit_next(struct leati_plan *plan, struct leati_job **job)
     return status;
 }
 
-/* Describes a submitted transfer to the trace. */
-__attribute__((noinline)) static void span_submitted(const struct leati_plan *plan, leat_status status)
+void leati_plan_trace(const struct leati_plan *plan)
 {
     const struct leati_transfer *transfer = &plan->transfer;
     bool file = transfer->shape == LEATI_SHAPE_FILE, writes = file && transfer->file.write;
@@ -407,10 +406,16 @@ __attribute__((noinline)) static void span_submitted(const struct leati_plan *pl
 
     if (transfer->shape == LEATI_SHAPE_REGION)
         part.pieces = (uint32_t)(transfer->region.height * transfer->region.depth);
-    leati_span_work_ends(&transfer->stream->traced);
-    leati_span_stream(&transfer->stream->traced);
+    leati_span_copy(&part);
+}
+
+/* Describes a submitted transfer to the trace. */
+__attribute__((noinline)) static void span_submitted(const struct leati_plan *plan, leat_status status)
+{
+    leati_span_work_ends(&plan->transfer.stream->traced);
+    leati_span_stream(&plan->transfer.stream->traced);
     if (status == LEAT_OK)
-        leati_span_copy(&part);
+        leati_plan_trace(plan);
 }
 
 LEATI_HOT leat_status leati_plan_submit(struct leati_plan *plan, struct leati_job **job)

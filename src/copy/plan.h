@@ -80,6 +80,9 @@ bool leati_plan_is_guarded(struct leati_plan *plan);
 /* Submits the transfer to its stream. *job: as in protocol.h; NULL if the copy has no job. */
 leat_status leati_plan_submit(struct leati_plan *plan, struct leati_job **job);
 
+/* Describes a transfer that another function than leati_plan_submit() has submitted to the trace. */
+void leati_plan_trace(const struct leati_plan *plan);
+
 /* Waits as leat_copy_sync() promises: until a pageable source has been read, or until a pageable destination is
  * complete. Does not wait if no side is pageable. The caller helps to copy. job: as filled by leati_plan_submit().
  */

@@ -175,11 +175,12 @@ INLINE void load_odd(const GLOBAL char *from, uint32_t *words, uint32_t count)
 }
 
 /* Returns true if load_odd() may read: only between the first and the last byte of the source. */
-INLINE int is_odd_readable(const convert_task *task, const GLOBAL char *from, uint32_t bytes)
+INLINE int is_odd_readable(const convert_task *task, uint32_t copy, const GLOBAL char *from, uint32_t bytes)
 {
     uint64_t at = (uint64_t)(uintptr_t)from, end = at + bytes;
+    uint64_t base = task->places ? task->place[leati_task_place_of(copy)].src - LEATI_TASK_REACH : 0;
 
-    return (at & ~UINT64_C(3)) >= task->src_first && ((end + 3) & ~UINT64_C(3)) <= task->src_end;
+    return (at & ~UINT64_C(3)) - base >= task->src_first && ((end + 3) & ~UINT64_C(3)) - base <= task->src_end;
 }
 
 /* ---- strips ---- */
@@ -190,6 +191,7 @@ struct converted_strip {
     uint32_t elements; /* 0 for a gang without a strip, at the end of the grid */
     uint32_t thread;   /* number of the thread in its gang */
     uint32_t channel;  /* of the line; with cyclic channels, of the strip's first element */
+    uint32_t copy;     /* number of the copy of the launch to which the strip belongs */
 };
 
 /* Splits number into indices of the dimensions first to end - 1, of which the first is the fastest. Adds the
@@ -209,19 +211,30 @@ INLINE void walk(const convert_task *task, uint32_t first, uint32_t end, uint32_
     }
 }
 
+/* Sets the offsets where a copy of the launch begins. copy: its number, the y of the block. */
+INLINE void first_spot(const convert_task *task, uint32_t copy, int64_t *dst, int64_t *src)
+{
+    *dst = *src = 0;
+    if (task->places) {
+        *dst = (int64_t)task->place[leati_task_place_of(copy)].dst;
+        *src = (int64_t)task->place[leati_task_place_of(copy)].src;
+    }
+}
+
 INLINE uint32_t remainder_of(uint32_t number, const struct leati_divisor *by)
 {
     return number - divide(number, by) * by->size;
 }
 
-INLINE void find_strip(const convert_task *task, uint32_t block, uint32_t threads, uint32_t thread,
+INLINE void find_strip(const convert_task *task, uint32_t copy, uint32_t block, uint32_t threads, uint32_t thread,
                        struct converted_strip *strip)
 {
     uint32_t gang = thread >> task->gang_bits, number = block * (threads >> task->gang_bits) + gang;
     uint32_t line = divide(number, &task->strips), in_line = number - line * task->strips.size;
     uint64_t left;
 
-    strip->dst = strip->src = 0;
+    first_spot(task, copy, &strip->dst, &strip->src);
+    strip->copy = copy;
     strip->channel = 0;
     strip->first = (uint64_t)in_line * task->step;
     left = task->size - strip->first;
@@ -407,7 +420,7 @@ INLINE void convert_group(const convert_task *task, const factors_of *factors, s
     if (group.elements > GROUP(kind))
         group.elements = GROUP(kind);
     if (group.elements == GROUP(kind) &&
-        (!task->odd_src || is_odd_readable(task, group.from, GROUP(kind) * pixel_bytes)))
+        (!task->odd_src || is_odd_readable(task, strip->copy, group.from, GROUP(kind) * pixel_bytes)))
         convert_whole(task, factors, kind, &group, room);
     else
         convert_singly(task, factors, kind, &group, room);
@@ -442,7 +455,7 @@ INLINE void store_strip(const convert_task *task, struct group_kind kind, const 
         {                                                                                                         \
             struct converted_strip strip_;                                                                        \
                                                                                                                   \
-            find_strip(task, leat_block_x(), leat_block_threads_x(), t, &strip_);                                 \
+            find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), t, &strip_);                 \
             convert_group(task, &argument.factors, kind_, &strip_, t, room);                                      \
         }                                                                                                         \
         if (task->odd_dst) {                                                                                      \
@@ -451,7 +464,7 @@ INLINE void store_strip(const convert_task *task, struct group_kind kind, const 
             {                                                                                                     \
                 struct converted_strip strip_;                                                                    \
                                                                                                                   \
-                find_strip(task, leat_block_x(), leat_block_threads_x(), t, &strip_);                             \
+                find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), t, &strip_);             \
                 store_strip(task, kind_, &strip_, t, room);                                                       \
             }                                                                                                     \
         }                                                                                                         \
@@ -530,7 +543,7 @@ LEAT_KERNEL(leat_convert_elements, 1, struct leati_convert_argument, argument)
     int there[ELEMENTS_EACH];
     struct converted_strip strip;
 
-    find_strip(task, leat_block_x(), leat_block_threads_x(), leat_thread_x(), &strip);
+    find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), leat_thread_x(), &strip);
     UNROLL
     for (uint32_t k = 0; k < ELEMENTS_EACH; k++) {
         uint32_t at = (k << task->gang_bits) + strip.thread;
@@ -579,14 +592,15 @@ struct converted_tile {
     uint32_t channel;
 };
 
-INLINE void find_tile(const convert_task *task, uint32_t block, struct converted_tile *tile)
+INLINE void find_tile(const convert_task *task, uint32_t copy, uint32_t block, struct converted_tile *tile)
 {
     uint32_t rest = divide(block, &task->strips), line = divide(rest, &task->tiles_j);
     uint64_t i = (uint64_t)(block - rest * task->strips.size) * TILE_SIDE;
     uint64_t j = (uint64_t)(rest - line * task->tiles_j.size) * TILE_SIDE;
 
-    tile->dst = (int64_t)i * task->dim[0].dst + (int64_t)j * task->dim[1].dst;
-    tile->src = (int64_t)i * task->dim[0].src + (int64_t)j * task->dim[1].src;
+    first_spot(task, copy, &tile->dst, &tile->src);
+    tile->dst += (int64_t)i * task->dim[0].dst + (int64_t)j * task->dim[1].dst;
+    tile->src += (int64_t)i * task->dim[0].src + (int64_t)j * task->dim[1].src;
     tile->channel = (uint32_t)i * task->dim[0].channel + (uint32_t)j * task->dim[1].channel;
     tile->i = task->size - i < TILE_SIDE ? (uint32_t)(task->size - i) : TILE_SIDE;
     tile->j = task->size_j - j < TILE_SIDE ? (uint32_t)(task->size_j - j) : TILE_SIDE;
@@ -650,7 +664,7 @@ LEAT_KERNEL(leat_convert_tiles, 1, struct leati_convert_argument, argument)
     SHARED_ARRAY(uint32_t, room, TILE_SIDE * TILE_PITCH);
     struct converted_tile tile;
 
-    find_tile(task, leat_block_x(), &tile);
+    find_tile(task, leat_block_y(), leat_block_x(), &tile);
     PHASE(t)
     {
         load_tile(task, &argument.factors, &tile, t, room);

@@ -36,6 +36,7 @@ struct leati_convert_dim {
 struct leati_convert_task {
     uint64_t dst, src;           /* addresses of the first element on both sides */
     uint64_t src_first, src_end; /* the kernel may read the addresses src_first to src_end - 1 */
+    uint32_t places;             /* as in struct leati_layout_task */
 
     uint32_t dst_number, src_number, flags; /* as in leat_conversion */
     uint32_t dst_bytes, src_bytes;          /* sizes of an element */
@@ -62,7 +63,10 @@ struct leati_convert_task {
     struct leati_divisor channels;
     uint32_t step_channel; /* CYCLIC: step % channels.size */
 
-    struct leati_convert_dim dim[LEATI_TASK_DIMS];
+    union {
+        struct leati_convert_dim dim[LEATI_TASK_DIMS];
+        struct leati_task_place place[LEATI_TASK_PLACES];
+    };
 };
 
 struct leati_convert_argument {

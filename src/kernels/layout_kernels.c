@@ -29,6 +29,24 @@ struct spot {
     uint32_t elsewhere; /* 0 if the indices of all dimensions without the list are 0 */
 };
 
+/* Returns the spot where a copy of the launch begins. copy: its number, the y of the block. */
+INLINE struct spot first_spot(const layout_task *task, uint32_t copy)
+{
+    struct spot spot = {.dst = 0};
+
+    if (task->places) {
+        spot.dst = (int64_t)task->place[leati_task_place_of(copy)].dst;
+        spot.src = (int64_t)task->place[leati_task_place_of(copy)].src;
+    }
+    return spot;
+}
+
+/* Returns the address to which src_first and src_end of the task are relative. */
+INLINE uint64_t range_base(const layout_task *task, uint32_t copy)
+{
+    return task->places ? task->place[leati_task_place_of(copy)].src - LEATI_TASK_REACH : 0;
+}
+
 /* Splits number into indices of the dimensions first to end - 1, of which the first is the fastest. Adds the
  * offsets of these indices to *spot. */
 INLINE void walk(const layout_task *task, uint32_t first, uint32_t end, uint32_t number, struct spot *spot)
@@ -75,10 +93,11 @@ struct share {
     uint32_t first, end; /* the block's items are first to end - 1 */
 };
 
-INLINE struct share find_share(const layout_task *task, uint32_t block, uint32_t items)
+INLINE struct share find_share(const layout_task *task, uint32_t copy, uint32_t block, uint32_t items)
 {
     uint32_t outer = divide(block, &task->blocks);
-    struct share share = {.first = (block - outer * task->blocks.size) * items, .end = task->items};
+    struct share share = {
+        .spot = first_spot(task, copy), .first = (block - outer * task->blocks.size) * items, .end = task->items};
 
     if (task->pieces > 1) {
         share.piece = outer - divide(outer, &task->dim[task->inner].by) * task->pieces;
@@ -115,9 +134,10 @@ INLINE const GLOBAL char *src_at(const layout_task *task, int64_t offset)
                 *(GLOBAL type *)dst_at(task, spots[k_].dst) = held_[k_];                                          \
     } while (0)
 
-INLINE void copy_elements(const layout_task *task, uint32_t block, uint32_t thread, uint32_t threads)
+INLINE void copy_elements(const layout_task *task, uint32_t copy, uint32_t block, uint32_t thread,
+                          uint32_t threads)
 {
-    struct share share = find_share(task, block, threads * ELEMENTS_EACH);
+    struct share share = find_share(task, copy, block, threads * ELEMENTS_EACH);
     struct spot spots[ELEMENTS_EACH];
     int there[ELEMENTS_EACH];
 
@@ -146,7 +166,7 @@ INLINE void copy_elements(const layout_task *task, uint32_t block, uint32_t thre
 
 LEAT_KERNEL(leat_layout_elements, 1, layout_task, task)
 {
-    copy_elements(&task, leat_block_x(), leat_thread_x(), leat_block_threads_x());
+    copy_elements(&task, leat_block_y(), leat_block_x(), leat_thread_x(), leat_block_threads_x());
 }
 
 /* ---- 16 bytes in registers ---- */
@@ -197,11 +217,13 @@ INLINE struct word shift_words(struct word low, struct word high, uint32_t bytes
 }
 
 /* Returns true if load_any_word() may read at this address. It reads aligned words, which must not extend beyond
- * the bytes of the source, because the memory outside of them may not be mapped. */
-INLINE int is_readable(const layout_task *task, const GLOBAL char *from)
+ * the bytes of the source, because the memory outside of them may not be mapped. base: see range_base(); 0 in
+ * kernels whose launches make one copy. */
+INLINE int is_readable(const layout_task *task, uint64_t base, const GLOBAL char *from)
 {
     uint64_t at = (uint64_t)(uintptr_t)from, across = at % WORD_BYTES;
 
+    at -= base;
     return at - across >= task->src_first && at + (across ? 2 * WORD_BYTES - across : WORD_BYTES) <= task->src_end;
 }
 
@@ -306,14 +328,14 @@ INLINE struct word load_units(const layout_task *task, const struct chunk *chunk
     return word;
 }
 
-/* Loads a chunk. Bytes of it that do not belong to the row may have any value. */
-INLINE struct word get_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit)
+/* Loads a chunk. Bytes of it that do not belong to the row may have any value. base: see range_base(). */
+INLINE struct word get_chunk(const layout_task *task, uint64_t base, const struct chunk *chunk, uint32_t unit)
 {
     const GLOBAL char *from = src_at(task, chunk->src);
 
     if (task->splits)
         return repeat_unit(from, unit);
-    if (unit == WORD_BYTES || is_readable(task, from))
+    if (unit == WORD_BYTES || is_readable(task, base, from))
         return load_any_word(from, unit);
     return load_units(task, chunk, unit);
 }
@@ -332,9 +354,10 @@ INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint
 /* The number of chunks that each thread copies; as in layout/gpu.c. */
 #define ROWS_EACH 4u
 
-INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, uint32_t thread, uint32_t threads)
+INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t copy, uint32_t block, uint32_t thread,
+                      uint32_t threads)
 {
-    struct share share = find_share(task, block, threads * ROWS_EACH);
+    struct share share = find_share(task, copy, block, threads * ROWS_EACH);
     struct chunk chunks[ROWS_EACH];
     struct word words[ROWS_EACH];
 
@@ -358,7 +381,7 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, ui
             if (!task->list || look_up(task, &spot)) {
                 chunks[k] = cut_chunk(task, &spot, place, unit);
                 if (chunks[k].high > chunks[k].low)
-                    words[k] = get_chunk(task, &chunks[k], unit);
+                    words[k] = get_chunk(task, range_base(task, copy), &chunks[k], unit);
             }
         }
     }
@@ -371,7 +394,7 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t block, ui
 #define ROWS(unit)                                                                                                \
     LEAT_KERNEL(leat_layout_rows_##unit, 1, layout_task, task)                                                    \
     {                                                                                                             \
-        copy_rows(&task, unit, leat_block_x(), leat_thread_x(), leat_block_threads_x());                          \
+        copy_rows(&task, unit, leat_block_y(), leat_block_x(), leat_thread_x(), leat_block_threads_x());          \
     }
 
 ROWS(1)
@@ -674,7 +697,7 @@ INLINE int find_squares(const layout_task *task, struct cut cut, const struct ti
                 i = tile->count_i - 1;
             from[s * units + r] = src_line(task, tile, lines, i) + bj * WORD_BYTES;
             if (!full)
-                readable &= is_readable(task, from[s * units + r]);
+                readable &= is_readable(task, 0, from[s * units + r]);
         }
     }
     return readable;
@@ -1008,9 +1031,9 @@ struct corner {
 #define IN_LOOP(number) ((void)(number))
 #endif
 
-INLINE void find_corner(const layout_task *task, uint32_t number, SHARED struct corner *corner)
+INLINE void find_corner(const layout_task *task, uint32_t copy, uint32_t number, SHARED struct corner *corner)
 {
-    struct spot spot = {.dst = 0};
+    struct spot spot = first_spot(task, copy);
 
     walk(task, task->middle, task->dims, number, &spot);
     corner->dst = spot.dst;
@@ -1231,7 +1254,7 @@ INLINE void write_nd_tile(const layout_task *task, struct slots slots, const SHA
     PHASE(t)                                                                                                      \
     {                                                                                                             \
         if (t < tiles)                                                                                            \
-            find_corner(&task, block + t * grid, &corners[t]);                                                    \
+            find_corner(&task, leat_block_y(), block + t * grid, &corners[t]);                                    \
     }                                                                                                             \
     BARRIER()
 

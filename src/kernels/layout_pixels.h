@@ -35,6 +35,7 @@ struct strip {
     uint32_t first;   /* the gang's first word of shared memory */
     int full;         /* the strip has its full size, and the gang 2^gang_bits threads of the kind */
     int readable;     /* whole words may be loaded for all of a full strip */
+    uint32_t copy;    /* number of the copy of the launch to which the strip belongs */
 };
 
 /* Returns the number of pixels whose units fill a word. */
@@ -46,23 +47,26 @@ INLINE int is_strip_readable(const layout_task *task, struct pixel_kind kind, co
     const GLOBAL char *from = src_at(task, strip->src);
     uint32_t channels = task->dim[0].by.size, bytes = strip->pixels * kind.unit * (kind.split ? channels : 1);
     int64_t last_plane = kind.split ? 0 : (channels - 1) * task->dim[0].src;
+    uint64_t base = range_base(task, strip->copy);
 
     if (!task->odd_src)
         return 1;
-    return strip->full && is_readable(task, from) && is_readable(task, from + bytes - WORD_BYTES) &&
-           is_readable(task, from + last_plane) && is_readable(task, from + last_plane + bytes - WORD_BYTES);
+    return strip->full && is_readable(task, base, from) && is_readable(task, base, from + bytes - WORD_BYTES) &&
+           is_readable(task, base, from + last_plane) &&
+           is_readable(task, base, from + last_plane + bytes - WORD_BYTES);
 }
 
-/* Finds the strip of a thread. first: number of the block's first strip. */
-INLINE void find_strip(const layout_task *task, struct pixel_kind kind, uint32_t first, uint32_t thread,
-                       struct strip *strip)
+/* Finds the strip of a thread. copy: number of the copy in the launch. first: the block's first strip. */
+INLINE void find_strip(const layout_task *task, struct pixel_kind kind, uint32_t copy, uint32_t first,
+                       uint32_t thread, struct strip *strip)
 {
     uint32_t gang = thread >> task->gang_bits, number = first + gang;
     uint32_t line = divide(number, &task->tiles_i), channels = task->dim[0].by.size;
     uint64_t pixel = (uint64_t)(number - line * task->tiles_i.size) * task->step_i, left = task->size_i - pixel;
     uint64_t in_pixels = pixel * channels * kind.unit, in_planes = task->splits ? 0 : pixel * kind.unit;
-    struct spot spot = {.dst = 0};
+    struct spot spot = first_spot(task, copy);
 
+    strip->copy = copy;
     walk(task, 1, task->dims, line, &spot);
     strip->dst = spot.dst + (int64_t)(kind.split ? in_planes : in_pixels);
     strip->src = spot.src + (int64_t)(kind.split ? in_pixels : in_planes);
@@ -155,7 +159,8 @@ INLINE void load_pieces(const layout_task *task, struct pixel_kind kind, const s
         UNROLL
         for (uint32_t g = 0; g < PIXEL_LOADS; g++) {
             pieces[g] = find_piece(task, kind, strip, k + g);
-            readable &= task->splits || !pieces[g].bytes || is_readable(task, pieces[g].from);
+            readable &= task->splits || !pieces[g].bytes ||
+                        is_readable(task, range_base(task, strip->copy), pieces[g].from);
         }
         if (!readable) {
             KEEP_LOOP
@@ -388,7 +393,7 @@ INLINE void store_strip(const layout_task *task, struct pixel_kind kind, const s
                                                                                                                   \
         PHASE(t)                                                                                                  \
         {                                                                                                         \
-            find_strip(&task, kind, first, t, &OWN(strips, t));                                                   \
+            find_strip(&task, kind, leat_block_y(), first, t, &OWN(strips, t));                                   \
                                                                                                                   \
             load_strip(&task, kind, &OWN(strips, t), words);                                                      \
             if (!kind.split)                                                                                      \

@@ -47,6 +47,19 @@ struct leati_task_dim {
     uint32_t entries; /* stride in entries of the list; 0 for a dimension without the list */
 };
 
+/* Where one copy of a launch of several copies begins: addresses of the first unit. */
+struct leati_task_place {
+    uint64_t dst, src;
+};
+
+/* Larger than the distance between the first unit of a copy and any other byte of it, so that src_first and
+ * src_end are not negative. */
+#define LEATI_TASK_REACH (UINT64_C(1) << 62)
+
+/* The number of places for which a task with `dims` dimensions has room. A dimension is as large as two places. */
+#define LEATI_TASK_PLACES (2 * LEATI_TASK_DIMS)
+#define LEATI_TASK_PLACES_BESIDE(dims) (LEATI_TASK_PLACES - 2 * (dims))
+
 /* A dimension of an ND tile in one pass, or a part of a dimension that the pass counts separately. */
 struct leati_nd_tile_dim {
     struct leati_divisor by;
@@ -75,6 +88,12 @@ struct leati_layout_task {
     uint32_t unit_bytes;
 
     uint32_t splits; /* for the rows kernels: 1 if each row repeats one unit of the source */
+
+    /* The number of copies that the launch makes, each by blocks of its own in the second dimension of the grid.
+     * Then dst and src are 0, and src_first and src_end are relative to LEATI_TASK_REACH bytes before the first
+     * unit of a copy's source. 0: the launch makes one copy, and place[] is not used. The kernels for tiles and
+     * for triples make only one. */
+    uint32_t places;
     uint64_t row_bytes;
 
     /* For elements and rows. dim[0] to dim[inner - 1] count the items of a block, and the other dimensions count
@@ -108,8 +127,17 @@ struct leati_layout_task {
     uint32_t odd_src, odd_dst;            /* 0 if all strips, or lines of triples, begin at words, else 1 */
     uint32_t swizzle_shift, swizzle_mask; /* for leati_pixel_place() */
 
-    struct leati_task_dim dim[LEATI_TASK_DIMS];
+    union {
+        struct leati_task_dim dim[LEATI_TASK_DIMS];
+        struct leati_task_place place[LEATI_TASK_PLACES]; /* from the end on, so that dim[] can use the start */
+    };
 };
+
+/* Returns the index in place[] of a copy of the launch. */
+static inline uint32_t leati_task_place_of(uint32_t copy)
+{
+    return LEATI_TASK_PLACES - 1 - copy;
+}
 
 /* Returns the position in shared memory of word b of line j of a tile, whose lines have words_i words of `units`
  * units. The function is in this header because a test uses it to count bank conflicts. */

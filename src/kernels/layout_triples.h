@@ -185,7 +185,8 @@ INLINE void read_triples(const layout_task *task, struct cut cut, const struct t
     UNROLL
     for (uint32_t n = 0; n < TRIPLE_HELD; n++) {
         from[n] = find_triples(task, cut, tile, thread, n);
-        readable &= is_readable(task, from[n]) & is_readable(task, from[n] + TRIPLE_COLUMN_BYTES - WORD_BYTES);
+        readable &=
+            is_readable(task, 0, from[n]) & is_readable(task, 0, from[n] + TRIPLE_COLUMN_BYTES - WORD_BYTES);
     }
     if (!readable) {
         put_triple_units(task, cut, tile, thread, words);

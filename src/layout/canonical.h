@@ -67,6 +67,10 @@ struct leati_canonical {
     unsigned index_bytes;
     int64_t index_bound;
 
+    /* The number of further copies with this layout, of other memory, that a launch on a GPU makes too. It only
+     * affects the choice of the kernel and of its blocks. */
+    unsigned other_copies;
+
     bool empty; /* a size is 0, so there is nothing to copy */
     uint64_t payload_bytes; /* of all elements on dst */
 
@@ -122,6 +126,12 @@ leat_status leati_canonical_make_convert(const leat_layout *dst, size_t dst_alig
  */
 void leati_canonical_make_part(const struct leati_canonical *converting, const uint64_t *size, size_t align,
                                struct leati_canonical *part);
+
+/* Returns the number of copies that a launch makes. */
+static inline uint64_t leati_canonical_copies(const struct leati_canonical *canonical)
+{
+    return UINT64_C(1) + canonical->other_copies;
+}
 
 /* Returns the size of the source's unit. */
 static inline unsigned leati_src_unit_bytes(const struct leati_canonical *canonical)

@@ -1,6 +1,7 @@
 /* gpu.c - chooses the GPU kernel for a canonical layout, and fills in its task (gpu.h). */
 #include "layout/gpu.h"
 
+#include "base/assert.h"
 #include "base/options.h"
 #include "layout/gpu_convert.h"
 #include "layout/gpu_pixels.h"
@@ -42,9 +43,10 @@
 /*
  * Distributes the items over blocks and threads: the numbers of items within a block count the first dimensions,
  * the block number counts the others. A dimension that is too large for a count of 31 bits is cut into pieces, and
- * the pieces become a dimension of their own. each: the number of items that a thread copies.
+ * the pieces become a dimension of their own. each: the number of items that a thread copies; copies: the number
+ * of copies of the launch.
  */
-static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, unsigned each)
+static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, unsigned each, uint64_t copies)
 {
     struct leati_layout_task *task = &gpu->task;
     uint64_t items = 1, last = 1, outer = 1, threads = THREADS_MOST, in_block;
@@ -85,7 +87,7 @@ static void share_out(struct leati_gpu_layout *gpu, const struct dims *dims, uns
         put_dim(task, &dims->dim[k]);
         outer *= dims->dim[k].size;
     }
-    while (threads > THREADS_LEAST && items / (threads * each) * outer < BLOCKS_ENOUGH)
+    while (threads > THREADS_LEAST && items / (threads * each) * outer * copies < BLOCKS_ENOUGH)
         threads /= 2;
     in_block = threads * each;
     task->items = (uint32_t)items;
@@ -107,7 +109,7 @@ static bool make_elements(const struct leati_canonical *canonical, struct leati_
         dims.dim[dims.count++] = (struct dim){.size = 1};
     gpu->module = LEATI_BUILTIN_ELEMENTS;
     gpu->kernel = "leat_layout_elements";
-    share_out(gpu, &dims, ELEMENTS_EACH);
+    share_out(gpu, &dims, ELEMENTS_EACH, leati_canonical_copies(canonical));
     return true;
 }
 
@@ -152,7 +154,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
         dims.dim[k] = dim_of(canonical, k);
     gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(unit);
     gpu->kernel = names[unit_number(unit)];
-    share_out(gpu, &dims, ROWS_EACH);
+    share_out(gpu, &dims, ROWS_EACH, leati_canonical_copies(canonical));
     return true;
 }
 
@@ -598,7 +600,7 @@ static uint64_t most_in_nd_tile(const struct leati_canonical *canonical)
 {
     uint64_t full = (uint64_t)nd_kernels[unit_number(canonical->unit_bytes)].slots * ND_TILE_THREADS *
                     word_bytes_of(canonical);
-    uint64_t most = canonical->payload_bytes / (4 * BLOCKS_ENOUGH);
+    uint64_t most = canonical->payload_bytes / (4 * BLOCKS_ENOUGH) * leati_canonical_copies(canonical);
 
     return most > full ? full : most < ND_TILE_LITTLE_BYTES ? ND_TILE_LITTLE_BYTES : most;
 }
@@ -1110,7 +1112,7 @@ static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_g
                                         .src = canonical->src_stride[k] * (int64_t)tile.part[k]});
             tiles *= pieces;
         }
-    each = tiles / ND_TILE_BLOCKS_ENOUGH;
+    each = tiles * leati_canonical_copies(canonical) / ND_TILE_BLOCKS_ENOUGH;
     each = each > ND_TILES_PER_BLOCK ? ND_TILES_PER_BLOCK : each < 1 ? 1 : each;
     task->nd_tiles = blocks_of(tiles);
     gpu->tile_i = (unsigned)run_of(canonical, &tile, &tile.dst);
@@ -1125,16 +1127,17 @@ static bool make_nd_tile(const struct leati_canonical *canonical, struct leati_g
 static const struct sort {
     const char *name;
     bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
-} sorts[] = {{"rows", make_rows},
-             {"pixels", leati_gpu_make_pixels},
-             {"transpose", make_tiles},
-             {"transpose-small", make_small_tiles},
-             {"transpose-wide", make_wide_tiles},
-             {"transpose-odd", make_odd_tiles},
-             {"transpose-wide-odd", make_wide_odd_tiles},
-             {"triples", make_triples},
-             {"nd-tile", make_nd_tile},
-             {"elements", make_elements}};
+    bool batch; /* a launch can make several copies */
+} sorts[] = {{"rows", make_rows, true},
+             {"pixels", leati_gpu_make_pixels, true},
+             {"transpose", make_tiles, false},
+             {"transpose-small", make_small_tiles, false},
+             {"transpose-wide", make_wide_tiles, false},
+             {"transpose-odd", make_odd_tiles, false},
+             {"transpose-wide-odd", make_wide_odd_tiles, false},
+             {"triples", make_triples, false},
+             {"nd-tile", make_nd_tile, true},
+             {"elements", make_elements, true}};
 
 #define SORTS (sizeof sorts / sizeof sorts[0])
 
@@ -1144,7 +1147,10 @@ static bool make(const struct leati_canonical *canonical, const struct sort *sor
     if (canonical->empty)
         return true;
     put_canonical(canonical, &gpu->task);
-    return sort->make(canonical, gpu);
+    if (!sort->make(canonical, gpu))
+        return false;
+    gpu->most_copies = sort->batch && canonical->index_dim < 0 ? LEATI_TASK_PLACES_BESIDE(gpu->task.dims) : 1;
+    return true;
 }
 
 bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const char *name,
@@ -1167,7 +1173,8 @@ static bool are_rows_far(const struct leati_canonical *canonical)
  * Returns the name of the best kind of kernel. It is chosen by the length of the lines that the kernel would read
  * and write. Long rows use the rows kernel, and two long sides use tiles, if most of their room is used. For
  * shorter lines ND tiles are used if their lines are long enough. Otherwise rows are used; without rows, tiles if
- * their lines fill a sector, else single units.
+ * their lines fill a sector, else single units. For several copies in a launch ND tiles stand for the other tiles,
+ * whose kernels make one copy.
  */
 static const char *choose(const struct leati_canonical *canonical)
 {
@@ -1181,7 +1188,9 @@ static const char *choose(const struct leati_canonical *canonical)
 
     if (leati_gpu_are_pixels_best(canonical))
         return "pixels";
-    if (are_triples_best(canonical))
+    if (canonical->other_copies && !rows && line_bytes >= TILE_LEAST_BYTES)
+        return "nd-tile";
+    if (!canonical->other_copies && are_triples_best(canonical))
         return "triples";
     if (line_bytes < ND_TILE_LEAST_BYTES)
         wanted_bytes = ND_TILE_LEAST_BYTES;
@@ -1227,6 +1236,14 @@ void leati_gpu_layout_argument(const struct leati_canonical *canonical, const st
     task.list = canonical->index_dim >= 0 ? (uintptr_t)list : 0;
     task.wrong = canonical->index_dim >= 0 ? (uintptr_t)wrong : 0;
     memcpy(argument, &task, sizeof task);
+}
+
+void leati_gpu_layout_batch(struct leati_layout_task *task, unsigned copies)
+{
+    leati_assert(copies && copies <= LEATI_TASK_PLACES_BESIDE(task->dims));
+    task->places = copies;
+    task->src_first += LEATI_TASK_REACH;
+    task->src_end += LEATI_TASK_REACH;
 }
 
 void leati_gpu_layout_text(const struct leati_gpu_layout *gpu, char *text, size_t text_bytes)

@@ -58,13 +58,14 @@ static uint64_t above(uint64_t number, uint64_t step)
 
 /* Cuts lines into strips. each: number of elements of a strip for each thread of its gang. Returns false if there
  * are too many strips. */
-static bool cut_strips(struct leati_gpu_layout *gpu, uint64_t lines, unsigned each)
+static bool cut_strips(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu, uint64_t lines,
+                       unsigned each)
 {
     struct leati_convert_task *task = &gpu->convert;
     unsigned gang = THREADS, threads = THREADS;
     uint64_t strips, groups = above(task->size, each);
 
-    while (threads > THREADS_LEAST && lines * groups / threads < BLOCKS_ENOUGH)
+    while (threads > THREADS_LEAST && lines * groups / threads * leati_canonical_copies(canonical) < BLOCKS_ENOUGH)
         threads /= 2;
     /* A smaller gang only if the gangs of a line then have less unused room. */
     gang = threads;
@@ -137,7 +138,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
         }
     }
     lines = add_lines(task, canonical, taken);
-    if (!cut_strips(gpu, lines, group))
+    if (!cut_strips(canonical, gpu, lines, group))
         return false;
     if (task->channel_order == LEATI_CHANNEL_CYCLIC) {
         leati_assert(canonical->channels > 0);
@@ -168,7 +169,7 @@ static bool make_pixels(const struct leati_canonical *canonical, struct leati_gp
     task->repeat_src = 1;
     task->repeat_channel = canonical->channels && canonical->channel_dim == (unsigned)channels;
     lines = add_lines(task, canonical, 1u | UINT64_C(1) << channels);
-    if (!cut_strips(gpu, lines, group))
+    if (!cut_strips(canonical, gpu, lines, group))
         return false;
     task->odd_dst = !is_even(canonical, true, 1, WORD_BYTES);
     task->odd_src = !is_even(canonical, false, 1u | UINT64_C(1) << channels, piece_of(group * task->repeat));
@@ -241,7 +242,7 @@ static bool make_elements(const struct leati_canonical *canonical, struct leati_
         taken |= UINT64_C(1) << k;
     }
     gpu->kernel = "leat_convert_elements";
-    return cut_strips(gpu, add_lines(task, canonical, taken), ELEMENTS_EACH);
+    return cut_strips(canonical, gpu, add_lines(task, canonical, taken), ELEMENTS_EACH);
 }
 
 static const struct sort {
@@ -256,8 +257,10 @@ bool leati_gpu_convert_make_as(const struct leati_canonical *canonical, const ch
     for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++)
         if (!strcmp(sorts[i].name, name)) {
             gpu->module = LEATI_BUILTIN_CONVERT;
-            if (sorts[i].make(canonical, gpu))
+            if (sorts[i].make(canonical, gpu)) {
+                gpu->most_copies = LEATI_TASK_PLACES_BESIDE(gpu->convert.dims);
                 return true;
+            }
         }
     memset(gpu, 0, sizeof *gpu);
     return false;
@@ -286,6 +289,14 @@ void leati_gpu_convert_make(const struct leati_canonical *canonical, struct leat
     }
     if (!leati_gpu_convert_make_as(canonical, choose(canonical), gpu))
         (void)leati_gpu_convert_make_as(canonical, "elements", gpu);
+}
+
+void leati_gpu_convert_batch(struct leati_convert_task *task, unsigned copies)
+{
+    leati_assert(copies && copies <= LEATI_TASK_PLACES_BESIDE(task->dims));
+    task->places = copies;
+    task->src_first += LEATI_TASK_REACH;
+    task->src_end += LEATI_TASK_REACH;
 }
 
 void leati_gpu_convert_argument(const struct leati_canonical *canonical, const struct leati_gpu_layout *gpu,

@@ -21,4 +21,7 @@ void leati_gpu_convert_argument(const struct leati_canonical *canonical, const s
                                 const struct leati_convert *convert, const struct leati_factors *factors,
                                 void *dst, const void *src, struct leati_convert_argument *argument);
 
+/* leati_gpu_layout_batch() for an argument of a copy that converts. */
+void leati_gpu_convert_batch(struct leati_convert_task *task, unsigned copies);
+
 #endif

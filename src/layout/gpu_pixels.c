@@ -119,7 +119,8 @@ bool leati_gpu_make_pixels(const struct leati_canonical *canonical, struct leati
         lines *= k == shape.channel || k == shape.pixel ? 1 : canonical->size[k];
     wide = channels > LEATI_PIXEL_CHANNELS_FEW;
     threads = wide ? THREADS_WIDE : THREADS_FEW;
-    while (threads > THREADS_LEAST && lines * groups / threads < 2 * BLOCKS_ENOUGH)
+    while (threads > THREADS_LEAST &&
+           lines * groups / threads * leati_canonical_copies(canonical) < 2 * BLOCKS_ENOUGH)
         threads /= 2;
     gang = gang_of(groups, threads);
     strips = above(groups, gang);

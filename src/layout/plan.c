@@ -147,7 +147,7 @@ static uint64_t mix_convert(uint64_t hash, const struct leati_layout_key *key)
 
 /* Makes the key of a plan. The layouts must have passed leati_layout_check() and leati_canonical_check_same(). */
 static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout *src, size_t src_align,
-                     const struct leati_convert *convert, struct leati_layout_key *key,
+                     const struct leati_convert *convert, uint32_t copies, struct leati_layout_key *key,
                      struct leati_layout_start *start)
 {
     const leat_layout *with_list = dst->index ? dst : src->index ? src : NULL;
@@ -155,6 +155,7 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
 
     leati_assert(dst->dims == src->dims && (convert->src_bytes || dst->element_bytes == src->element_bytes));
     key->convert = *convert;
+    key->other_copies = copies - 1;
     key->channels_turned = convert->channels && leati_canonical_turns(dst, src, convert->channel_dim);
     key->dims = dst->dims;
     key->element_bytes = dst->element_bytes;
@@ -173,6 +174,8 @@ static void make_key(const leat_layout *dst, size_t dst_align, const leat_layout
     hash = mix(hash, (uint64_t)key->index_bound);
     if (convert->src_bytes)
         hash = mix_convert(hash, key);
+    if (key->other_copies)
+        hash = mix(hash, key->other_copies);
     for (uint32_t i = 0; i < key->dims; i++)
         hash = mix(mix(mix(hash, (uint64_t)key->size[i]), (uint64_t)key->dst_stride[i]),
                    (uint64_t)key->src_stride[i]);
@@ -186,9 +189,9 @@ static bool same_key(const struct leati_layout_key *a, const struct leati_layout
     return a->hash == b->hash && a->dims == b->dims && a->element_bytes == b->element_bytes &&
            a->dst_align == b->dst_align && a->src_align == b->src_align && a->index_on == b->index_on &&
            a->index_dim == b->index_dim && a->index_bytes == b->index_bytes && a->index_bound == b->index_bound &&
-           a->channels_turned == b->channels_turned && !memcmp(&a->convert, &b->convert, sizeof a->convert) &&
-           !memcmp(a->size, b->size, bytes) && !memcmp(a->dst_stride, b->dst_stride, bytes) &&
-           !memcmp(a->src_stride, b->src_stride, bytes);
+           a->channels_turned == b->channels_turned && a->other_copies == b->other_copies &&
+           !memcmp(&a->convert, &b->convert, sizeof a->convert) && !memcmp(a->size, b->size, bytes) &&
+           !memcmp(a->dst_stride, b->dst_stride, bytes) && !memcmp(a->src_stride, b->src_stride, bytes);
 }
 
 void leati_layout_plan_hold(struct leati_layout_plan *plan)
@@ -373,6 +376,7 @@ static leat_status make(const leat_layout *dst, const leat_layout *src, const st
                                                &key->convert, &canonical));
     else
         LEATI_TRY(leati_canonical_make(&moved_dst, key->dst_align, &moved_src, key->src_align, &canonical));
+    canonical.other_copies = key->other_copies;
     plan = take_memory();
     if (!plan)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a plan of %zu bytes", sizeof *plan);
@@ -399,15 +403,16 @@ static leat_status check_start(const struct leati_canonical *canonical, const st
     return leati_canonical_check_start("src", start->src, canonical->src_low, canonical->src_high);
 }
 
-leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
-                                          size_t src_align, const struct leati_convert *convert,
-                                          struct leati_layout_plan **plan, struct leati_layout_start *start)
+leat_status leati_layout_plan_get_copies(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align, const struct leati_convert *convert, uint32_t copies,
+                                         struct leati_layout_plan **plan, struct leati_layout_start *start)
 {
     struct leati_layout_start at;
     struct leati_layout_plan *found;
     struct leati_layout_key key;
     leat_status status;
 
+    leati_assert(copies);
     /* Check here what the look-up by the key cannot check: whether the layouts are valid, and the fields of the
      * layouts that are not in the key. */
     LEATI_TRY(leati_layout_check("dst_layout", dst));
@@ -415,7 +420,7 @@ leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_ali
     LEATI_TRY(leati_canonical_check_same(dst, src, convert->src_bytes));
     LEATI_TRY(leati_canonical_check_align("dst", dst_align));
     LEATI_TRY(leati_canonical_check_align("src", src_align));
-    make_key(dst, dst_align, src, src_align, convert, &key, &at);
+    make_key(dst, dst_align, src, src_align, convert, copies, &key, &at);
     found = find(&key);
     if (!found) {
         LEATI_TRY(make(dst, src, &at, &key, &found));
@@ -429,6 +434,13 @@ leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_ali
     *plan = found;
     *start = at;
     return LEAT_OK;
+}
+
+leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                          size_t src_align, const struct leati_convert *convert,
+                                          struct leati_layout_plan **plan, struct leati_layout_start *start)
+{
+    return leati_layout_plan_get_copies(dst, dst_align, src, src_align, convert, 1, plan, start);
 }
 
 leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, const leat_layout *src,

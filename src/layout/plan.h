@@ -29,6 +29,7 @@ struct leati_layout_key {
     int64_t index_bound;
     struct leati_convert convert;
     uint32_t channels_turned; /* the canonical layout flips the dimension of channels */
+    uint32_t other_copies;    /* as in struct leati_canonical */
     int64_t size[LEAT_LAYOUT_MAX_DIMS], dst_stride[LEAT_LAYOUT_MAX_DIMS], src_stride[LEAT_LAYOUT_MAX_DIMS];
 };
 
@@ -75,6 +76,12 @@ leat_status leati_layout_plan_get(const leat_layout *dst, size_t dst_align, cons
 leat_status leati_layout_plan_get_convert(const leat_layout *dst, size_t dst_align, const leat_layout *src,
                                           size_t src_align, const struct leati_convert *convert,
                                           struct leati_layout_plan **plan, struct leati_layout_start *start);
+
+/* The same for a launch that makes many copies with these layouts, all with pointers of these alignments. copies:
+ * about how many, 1 or more. The kernel and its blocks are chosen for this number. */
+leat_status leati_layout_plan_get_copies(const leat_layout *dst, size_t dst_align, const leat_layout *src,
+                                         size_t src_align, const struct leati_convert *convert, uint32_t copies,
+                                         struct leati_layout_plan **plan, struct leati_layout_start *start);
 
 /* Adds a reference; the caller must have one already. */
 void leati_layout_plan_hold(struct leati_layout_plan *plan);

@@ -78,6 +78,7 @@ static void refuse_stream(struct test_state *t, leat_stream *stream)
     REFUSED(leat_launch_host(stream, nothing, NULL), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_alloc(stream, 100, &ptr), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_free(stream, memory), LEAT_ERROR_HANDLE, "stream");
+    REFUSED(leat_copy_layouts(stream, NULL, 0), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_copy(stream, memory, &byte, 1), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_copy_sync(stream, memory, &byte, 1), LEAT_ERROR_HANDLE, "stream");
     REFUSED(leat_copy_start(stream, memory, &byte, 1, NULL, &ticket), LEAT_ERROR_HANDLE, "stream");

@@ -66,7 +66,7 @@ run 0 layout --help && run 0 help layout
 run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$work/record" --picture "$work/a.svg" && {
     grep -q '"verified": false' "$work/out" && fail 'bytes were not verified'
     [ "$(grep -c '"part": "permute: ' "$work/out")" -eq 228 ] || fail 'the permutations are not 4 x 57'
-    for suite in transpose learning shuffle dims gather broadcast slice host call; do
+    for suite in transpose learning shuffle dims gather broadcast slice host call batch; do
         has "\"part\": \"$suite: "
     done
     rows=$(grep -c '"arguments": "--size ' "$work/out")
@@ -92,6 +92,11 @@ run 0 bench layout --device "$device" --bytes 16K --repeat 1 --json --output "$w
     }
 }
 run 0 bench --device "$device" --quick --suite slice,call --bytes 64K --repeat 2 && has '^layout: slice: ' && has 'TIMES EMPTY'
+run 0 bench layout --suite batch --device "$device" --repeat 2 --json && {
+    [ "$(grep -c '"part": "batch: ' "$work/out")" -eq 5 ] || fail 'the batches have not 5 rows'
+    [ "$(grep -c '"verified": true' "$work/out")" -eq 5 ] || fail 'a batch was not verified'
+    has '"each_us": '
+}
 run 0 bench layout --ladder --device "$device" --bytes 256K --repeat 2 --json && {
     [ "$(grep -c '"part": "ladder: ' "$work/out")" -eq 5 ] || fail 'the ladder has not 5 rungs'
     [ "$(grep -c '"verified": true' "$work/out")" -eq 5 ] || fail 'a rung was not verified'

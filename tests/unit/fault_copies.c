@@ -201,6 +201,41 @@ static bool convert_layouts(struct world *w)
     return true;
 }
 
+/* Copies many images in one call, in several launches: most from pinned memory to the device, of which some
+ * reverse their bytes, and some from pageable memory; then all of them back. */
+static bool copy_layout_batch(struct world *w)
+{
+    enum { IMAGES = 150, HEIGHT = 8, WIDTH = 16, EACH = HEIGHT * WIDTH * 4, ALL = IMAGES * EACH };
+    leat_layout planes, pixels;
+    leat_conversion same = LEAT_CONVERSION_INIT;
+    leat_layout_copy in[IMAGES], out[IMAGES];
+    unsigned char *device = w->plain, *pinned = w->pinned;
+
+    same.flags = LEAT_CONVERT_SWAP_SRC | LEAT_CONVERT_SWAP_DST;
+    STEP(leat_layout_dense(&planes, 3, (int64_t[]){2, HEIGHT, WIDTH}, 2));
+    STEP(leat_layout_dense(&pixels, 3, (int64_t[]){HEIGHT, WIDTH, 2}, 2));
+    STEP(leat_layout_permute(&pixels, (uint32_t[]){2, 0, 1}));
+    test_pattern(host_in, ALL, 75);
+    memcpy(pinned, host_in, ALL);
+    memset(pinned + ALL, 0, ALL);
+    for (size_t i = 0; i < IMAGES; i++) {
+        size_t at = i * 7 % IMAGES * EACH;
+
+        in[i] = (leat_layout_copy){.dst = device + at,
+                                   .dst_layout = &planes,
+                                   .src = (i % 50 == 49 ? host_in : pinned) + at,
+                                   .src_layout = &pixels,
+                                   .conversion = i % 3 ? NULL : &same};
+        out[i] = (leat_layout_copy){
+            .dst = pinned + ALL + at, .dst_layout = &pixels, .src = device + at, .src_layout = &planes};
+    }
+    STEP(leat_copy_layouts(w->stream, in, IMAGES));
+    STEP(leat_copy_layouts(w->stream, out, IMAGES));
+    STEP(leat_stream_synchronize(w->stream));
+    expect_bytes(pinned + ALL, ALL, 75, "many layouts, there and back");
+    return true;
+}
+
 /* Copies a batch of small ranges from and to both kinds of host memory. */
 static bool copy_ops(struct world *w)
 {
@@ -347,7 +382,7 @@ static void free_tickets(struct world *w)
 void copy_scenario(struct world *w)
 {
     if (open_for_copies(w) && copy_both_ways(w) && copy_in_order(w) && use_tickets(w) && copy_regions(w) &&
-        copy_layouts(w) && convert_layouts(w) && copy_ops(w) && copy_files(w))
+        copy_layouts(w) && convert_layouts(w) && copy_layout_batch(w) && copy_ops(w) && copy_files(w))
         end_a_stream_that_copies(w);
     if (w->device)
         FREE(leat_device_synchronize(w->device));
