@@ -56,7 +56,7 @@ waits_for() {
 
 # meet BYTES ROUNDS: starts both ends. $a and $b are the processes themselves, and not shells that wait for them.
 meet() {
-    : >"$work/one.out"
+    : >"$work/one.out" >"$work/two.out" # waits_for must not see what the former ends have said
     (exec nsenter -t $first -n "$LEAT_PEER" listen tcp:0.0.0.0:7077 "$1" "$2") >"$work/one.out" 2>"$work/one.err" &
     a=$!
     waits_for listening one.out || return
