@@ -317,6 +317,7 @@ static void the_fastest_is_chosen(void **state)
     struct leati_stager *stager;
 
     OK(leati_stager_get(t->device, &stager));
+    stager->choice.probed = false; /* takes the constant rate: the measured one depends on what else runs here */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct leati_plan plan = make_plan(t, &rows[i], stager);
         char text[2000];
