@@ -486,7 +486,7 @@ static uint64_t choose_batch_bytes(const struct share *share, const struct leatm
 
     for (size_t i = 0; i < count; i++)
         bytes += reads[i].bytes;
-    bytes /= share->lane_count * BATCH_SHARE;
+    bytes /= BATCH_SHARE * (share->lane_count > 1 ? share->lane_count : 1);
     if (bytes < BATCH_BYTES_LEAST)
         return BATCH_BYTES_LEAST;
     return bytes < BATCH_BYTES_MOST ? bytes : BATCH_BYTES_MOST;
