@@ -4,6 +4,7 @@ import ctypes
 import faulthandler
 import os
 import threading
+import time
 
 os.environ.setdefault("LEAT_DEVICE", "cpu:0")
 import pytest
@@ -54,6 +55,14 @@ def load_kernels(dst, src):
     device, also for gates."""
     pyleat.copy(dst, src)
     dst.stream.synchronize()
+
+
+def becomes_done(stream, seconds=60):
+    """Wait until the stream has no work left, and return if that happened. Unlike synchronize(), it gives up."""
+    end = time.monotonic() + seconds
+    while not stream.done and time.monotonic() < end:
+        time.sleep(0.001)
+    return stream.done
 
 
 @pytest.fixture
