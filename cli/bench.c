@@ -74,6 +74,7 @@ const char cli_bench_help[] =
     "  --to ADDRESS    the other end is a leat serve at this address, which may be on another machine; tcp, unix or\n"
     "                  ucx alone: the command starts it itself over this transport; without it, over tcp\n"
     "  --key-file FILE  the key of that address; see leat help serve\n"
+    "  --encrypt        over an encrypted link; the plain socket stays as it is\n"
     "  --kinds NAMES   only memory of these kinds at both ends: pageable, pinned, device\n"
     "  --bytes SIZES   only messages of these sizes, at most 1G; --sizes is the same\n"
     "  --gaps LIST     only these gaps, in milliseconds, before a message that goes there and back\n\n"
@@ -312,6 +313,9 @@ static int apply_option(int option, struct bench_options *options, int argc, cha
     case 'k':
         options->key_file = optarg;
         return PARSE_GO_ON;
+    case 'E':
+        options->encrypt = true;
+        return PARSE_GO_ON;
     case 'K':
         return parse_names("--kinds", optarg, net_kind_words, NET_KIND_COUNT, &options->net_kinds) ? PARSE_GO_ON
                                                                                                    : CLI_USAGE;
@@ -370,7 +374,7 @@ static int check_options(const struct bench_options *options)
     bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
                     options->copy_memories || options->copy_parts || options->pool_parts || options->live_bytes ||
                     options->layout_suites || options->ladder ||
-                    options->to || options->key_file || options->net_kinds;
+                    options->to || options->key_file || options->encrypt || options->net_kinds;
 
     if (options->summary && (options->from || options->json || options->markdown || options->headline)) {
         cli_complain("bench: --summary does not go with --from, --json, --headline or --markdown");
@@ -416,6 +420,7 @@ static int parse(int argc, char **argv, struct bench_options *options)
                                           {"sizes", required_argument, NULL, 'b'},
                                           {"to", required_argument, NULL, 'A'},
                                           {"key-file", required_argument, NULL, 'k'},
+                                          {"encrypt", no_argument, NULL, 'E'},
                                           {"kinds", required_argument, NULL, 'K'},
                                           {"memory", required_argument, NULL, 'M'},
                                           {"part", required_argument, NULL, 'P'},
@@ -449,9 +454,10 @@ static int parse(int argc, char **argv, struct bench_options *options)
         options->groups = has_gap_option(options)                     ? 1u << BENCH_GROUP_COPY
                           : options->layout_suites || options->ladder ? 1u << BENCH_GROUP_LAYOUT
                           : options->pool_parts                       ? 1u << BENCH_GROUP_POOL
-                          : options->to || options->key_file || options->net_kinds ? 1u << BENCH_GROUP_NET
-                          : options->from                                          ? BENCH_ALL_GROUPS
-                                                                                   : BENCH_DEFAULT_GROUPS;
+                          : options->to || options->key_file || options->encrypt || options->net_kinds
+                              ? 1u << BENCH_GROUP_NET
+                          : options->from ? BENCH_ALL_GROUPS
+                                          : BENCH_DEFAULT_GROUPS;
     if (options->list)
         return print_list(options);
     return PARSE_GO_ON;

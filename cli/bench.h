@@ -81,6 +81,7 @@ struct bench_options {
      * i; 0 chooses all. */
     const char *to;
     const char *key_file;
+    bool encrypt;
     unsigned net_kinds;
 };
 

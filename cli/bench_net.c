@@ -325,7 +325,7 @@ static bool connect_link(struct net_state *state)
     }
     state->address = to;
     state->tcp = strncmp(to, "tcp:", 4) == 0;
-    options = link_key_options(&key);
+    options = link_key_options(&key, bench->options->encrypt);
     fine = bench_check(bench, leat_connect(to, &options, &state->end.link));
     link_key_erase(&key);
     return fine;
@@ -341,7 +341,8 @@ static bool exchange_hello(struct net_state *state)
     command.bytes = bench->largest;
     if (!ask(state, &command, &reply) || !bench_check(bench, leat_link_get_info(state->end.link, &info)))
         return false;
-    bench_note(bench, "net: the other end is %s, over %s; the plain socket is %s", reply.text, info.transport,
+    bench_note(bench, "net: the other end is %s, over %s%s; the plain socket is %s", reply.text,
+               info.encrypted ? "encrypted " : "", info.transport,
                strncmp(state->address, "unix:", 5) != 0 ? "TCP with TCP_NODELAY" : "a unix stream socket");
     command = command_of(NET_PLAIN);
     return ask(state, &command, &reply) && net_plain_connect(&state->end, state->address, &reply) &&

@@ -94,16 +94,18 @@ void link_key_erase(struct link_key *key)
     explicit_bzero(key, sizeof *key);
 }
 
-leat_link_options link_key_options(const struct link_key *key)
+leat_link_options link_key_options(const struct link_key *key, bool encrypt)
 {
     leat_link_options options = LEAT_LINK_OPTIONS_INIT;
 
     options.key = key->count ? key->bytes : NULL;
     options.key_bytes = key->count;
+    options.encrypt = encrypt;
     return options;
 }
 
-bool link_listen(const char *command, const char *address, const char *key_file, leat_listener **listener)
+bool link_listen(const char *command, const char *address, const char *key_file, bool encrypt,
+                 leat_listener **listener)
 {
     leat_link_options options;
     struct link_key key;
@@ -112,7 +114,7 @@ bool link_listen(const char *command, const char *address, const char *key_file,
 
     if (!link_key_read(command, address, key_file, &key))
         return false;
-    options = link_key_options(&key);
+    options = link_key_options(&key, encrypt);
     fine = leat_listen(address, &options, listener) == LEAT_OK &&
            leat_listener_get_address(*listener, real, sizeof real) == LEAT_OK;
     link_key_erase(&key);

@@ -25,11 +25,16 @@ bool link_key_read(const char *command, const char *address, const char *path, s
 
 void link_key_erase(struct link_key *key);
 
-/* Returns options with this key. */
-leat_link_options link_key_options(const struct link_key *key);
+/* Returns options with this key. encrypt: as --encrypt. */
+leat_link_options link_key_options(const struct link_key *key, bool encrypt);
 
 /* Listens at an address with the key of a file, and prints the address with its real port to standard error. command:
  * its name, for messages. Returns false after a message. */
-bool link_listen(const char *command, const char *address, const char *key_file, leat_listener **listener);
+bool link_listen(const char *command, const char *address, const char *key_file, bool encrypt,
+                 leat_listener **listener);
+
+/* The line of the help about --encrypt, for all commands that have it. */
+#define LINK_ENCRYPT_HELP                                                                                         \
+    "  --encrypt        encrypts all bytes; if one end asks for it, both do. Not for ucx:\n"
 
 #endif

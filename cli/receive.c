@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 const char cli_receive_help[] =
-    "Usage: leat receive ADDRESS [--into PATH] [--force] [--device NAME] [--key-file FILE] [--timeout S] [--json]\n\n"
+    "Usage: leat receive ADDRESS [--into PATH] [--force] [--device NAME] [--key-file FILE] [--encrypt]\n"
+    "                    [--timeout S] [--json]\n\n"
     "Listens at ADDRESS, prints the address with its real port to standard error, and receives the files of one leat\n"
     "send. A file has its name when all its bytes are on the disk and their checksum is that of the sender.\n"
     "Addresses are tcp:HOST:PORT (0.0.0.0 for all interfaces, port 0 for any port), unix:PATH, unix:@NAME and\n"
@@ -29,6 +30,7 @@ const char cli_receive_help[] =
     "                   memory of the host\n"
     "  --key-file FILE  the key that both ends know, for tcp: and ucx:; without it LEAT_LINK_KEY_FILE names the\n"
     "                   file. Make a key with: head -c 32 /dev/urandom > FILE; chmod 600 FILE\n"
+    LINK_ENCRYPT_HELP
     "  --timeout S      gives up if nobody has connected in so many seconds\n"
     "  --json           prints JSON\n"
     "  --help           this text\n\n"
@@ -37,7 +39,7 @@ const char cli_receive_help[] =
 struct receive_options {
     const char *address, *into, *device, *key_file;
     uint64_t timeout_ns;
-    bool force, json;
+    bool force, encrypt, json;
 };
 
 /* Where the files go. */
@@ -360,7 +362,8 @@ static int run_receive(const struct receive_options *options)
     struct receive_place place;
     leat_listener *listener = NULL;
     bool fine =
-        find_place(options, &place) && transfer_open(&transfer, options->device) && link_listen("receive", options->address, options->key_file, &listener);
+        find_place(options, &place) && transfer_open(&transfer, options->device) &&
+        link_listen("receive", options->address, options->key_file, options->encrypt, &listener);
 
     if (fine && accept_sender(&transfer, listener, options)) {
         leat_listener_close(listener);
@@ -408,7 +411,8 @@ static int parse(int argc, char **argv, struct receive_options *options)
         {"into", required_argument, NULL, 'i'},    {"force", no_argument, NULL, 'f'},
         {"device", required_argument, NULL, 'd'},  {"key-file", required_argument, NULL, 'k'},
         {"timeout", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+        {"encrypt", no_argument, NULL, 'e'},       {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -424,6 +428,9 @@ static int parse(int argc, char **argv, struct receive_options *options)
             break;
         case 'k':
             options->key_file = optarg;
+            break;
+        case 'e':
+            options->encrypt = true;
             break;
         case 't':
             if (!parse_timeout(optarg, &options->timeout_ns))

@@ -10,7 +10,7 @@
 #include <string.h>
 
 const char cli_send_help[] =
-    "Usage: leat send ADDRESS FILE... [--device NAME] [--key-file FILE] [--json]\n\n"
+    "Usage: leat send ADDRESS FILE... [--device NAME] [--key-file FILE] [--encrypt] [--json]\n\n"
     "Connects to a leat receive that listens at ADDRESS, and sends it the files. Both ends compute a checksum of the\n"
     "bytes. Addresses are tcp:HOST:PORT, unix:PATH, unix:@NAME or ucx:HOST:PORT.\n\n"
     "Options:\n"
@@ -18,6 +18,7 @@ const char cli_send_help[] =
     "                   memory of the host\n"
     "  --key-file FILE  the key that both ends know, for tcp: and ucx:; without it LEAT_LINK_KEY_FILE names the\n"
     "                   file. Make a key with: head -c 32 /dev/urandom > FILE; chmod 600 FILE\n"
+    LINK_ENCRYPT_HELP
     "  --json           prints JSON\n"
     "  --help           this text\n\n"
     "Exit status 1 when a file was not sent, or the receiver refused it.\n";
@@ -26,7 +27,7 @@ struct send_options {
     const char *address, *device, *key_file;
     char **paths;
     size_t count;
-    bool json;
+    bool encrypt, json;
 };
 
 /* What sending one file ends with. */
@@ -244,7 +245,7 @@ static bool connect_link(struct transfer *transfer, const struct send_options *o
 
     if (!link_key_read("send", options->address, options->key_file, &key))
         return false;
-    link_options = link_key_options(&key);
+    link_options = link_key_options(&key, options->encrypt);
     fine = leat_connect(options->address, &link_options, &transfer->link) == LEAT_OK;
     link_key_erase(&key);
     return fine || transfer_complain(transfer, "");
@@ -270,6 +271,7 @@ static int parse(int argc, char **argv, struct send_options *options)
 {
     static const struct option names[] = {{"device", required_argument, NULL, 'd'},
                                           {"key-file", required_argument, NULL, 'k'},
+                                          {"encrypt", no_argument, NULL, 'e'},
                                           {"json", no_argument, NULL, 'j'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -282,6 +284,9 @@ static int parse(int argc, char **argv, struct send_options *options)
             break;
         case 'k':
             options->key_file = optarg;
+            break;
+        case 'e':
+            options->encrypt = true;
             break;
         case 'j':
             options->json = true;

@@ -14,15 +14,17 @@
 #include <unistd.h>
 
 const char cli_serve_help[] =
-    "Usage: leat serve ADDRESS [--device NAME] [--key-file FILE] [--once] [--timeout S]\n\n"
+    "Usage: leat serve ADDRESS [--device NAME] [--key-file FILE] [--encrypt] [--once] [--timeout S]\n\n"
     "Listens at ADDRESS, prints the address with its real port to standard error, and is the other end of the group\n"
     "net of leat bench, for one client after the other, until it is interrupted (Ctrl+C, exit status 0). Addresses are\n"
-    "tcp:HOST:PORT (0.0.0.0 for all interfaces, port 0 for any port), unix:PATH, unix:@NAME and ucx:HOST:PORT. For the comparison with a plain socket it also listens at a port of the same host, for five\n"
-    "seconds at a time, for the client that has connected.\n\n"
+    "tcp:HOST:PORT (0.0.0.0 for all interfaces, port 0 for any port), unix:PATH, unix:@NAME and ucx:HOST:PORT.\n"
+    "For the comparison with a plain socket it also listens at a port of the same host, for five seconds at a time,\n"
+    "for the client that has connected.\n\n"
     "Options:\n"
     "  --device NAME    the device whose memory takes part, such as cuda:1; without it the best there is\n"
     "  --key-file FILE  the key that both ends know, for tcp: and ucx:; without it LEAT_LINK_KEY_FILE names the\n"
     "                   file. Make a key with: head -c 32 /dev/urandom > FILE; chmod 600 FILE\n"
+    LINK_ENCRYPT_HELP
     "  --once           ends after one client\n"
     "  --timeout S      ends if no client has come for so many seconds\n"
     "  --help           this text\n";
@@ -30,7 +32,7 @@ const char cli_serve_help[] =
 struct serve_options {
     const char *address, *device, *key_file;
     double timeout; /* seconds; 0: none */
-    bool once;
+    bool once, encrypt;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -250,7 +252,8 @@ static int run_serve(const struct serve_options *options)
     if (!bench_open(&bench, &bench_options))
         cli_complain("serve: %s", bench.error);
     else
-        fine = link_listen("serve", options->address, options->key_file, &listener) && serve_clients(&bench, listener, options);
+        fine = link_listen("serve", options->address, options->key_file, options->encrypt, &listener) &&
+               serve_clients(&bench, listener, options);
     leat_listener_close(listener);
     bench_close(&bench);
     return fine ? CLI_OK : CLI_FAILED;
@@ -272,7 +275,8 @@ static int parse(int argc, char **argv, struct serve_options *options)
     static const struct option names[] = {
         {"device", required_argument, NULL, 'd'}, {"key-file", required_argument, NULL, 'k'},
         {"once", no_argument, NULL, 'o'},         {"timeout", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+        {"encrypt", no_argument, NULL, 'e'},      {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, ":h", names, NULL)) != -1) {
@@ -282,6 +286,9 @@ static int parse(int argc, char **argv, struct serve_options *options)
             break;
         case 'k':
             options->key_file = optarg;
+            break;
+        case 'e':
+            options->encrypt = true;
             break;
         case 'o':
             options->once = true;

@@ -20,15 +20,18 @@ enum {
     AT_FLAGS = 13,
     AT_IDLE = 16,
     AT_NONCE = 32,
+    AT_PUBLIC = 64,
     PREFIX_BYTES = 12, /* of a hello, the same in all versions */
     AT_VERDICT = 0,
     AT_PROOF = 8
 };
 enum { ROLE_CONNECTOR = 1, ROLE_LISTENER = 2 };
-enum { FLAG_KEY = 1, FLAG_UCX = 2 };
+enum { FLAG_KEY = 1, FLAG_UCX = 2, FLAG_ENCRYPT = 4 };
 enum { VERDICT_ACCEPTED = 0, VERDICT_OTHER_KEY = 1 };
 
 _Static_assert(crypto_auth_BYTES == LEATN_PROOF_BYTES - AT_PROOF, "a proof has the bytes of crypto_auth()");
+_Static_assert(crypto_scalarmult_BYTES == LEATN_PAIR_BYTES && crypto_scalarmult_SCALARBYTES == LEATN_PAIR_BYTES,
+               "keys of X25519");
 _Static_assert(crypto_auth_KEYBYTES == sizeof(((struct leatn_secret *)0)->key), "crypto_auth() takes the key");
 
 void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes)
@@ -54,7 +57,8 @@ static void set_out(struct leatn_handshake *shake, const void *bytes, size_t cou
     shake->out_bytes = count;
 }
 
-static void make_hello(struct leatn_handshake *shake, unsigned char *hello, uint64_t idle_timeout_ns, bool ucx)
+static void make_hello(struct leatn_handshake *shake, unsigned char *hello,
+                       const struct leatn_handshake_wishes *wishes)
 {
     const uint32_t version = LEATN_VERSION;
 
@@ -62,9 +66,12 @@ static void make_hello(struct leatn_handshake *shake, unsigned char *hello, uint
     memcpy(hello, magic, sizeof magic);
     memcpy(hello + AT_VERSION, &version, sizeof version);
     hello[AT_ROLE] = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER;
-    hello[AT_FLAGS] = (unsigned char)((shake->secret->given ? FLAG_KEY : 0) | (ucx ? FLAG_UCX : 0));
-    memcpy(hello + AT_IDLE, &idle_timeout_ns, sizeof idle_timeout_ns);
+    hello[AT_FLAGS] = (unsigned char)((shake->secret->given ? FLAG_KEY : 0) | (wishes->ucx ? FLAG_UCX : 0) |
+                                      (wishes->encrypt ? FLAG_ENCRYPT : 0));
+    memcpy(hello + AT_IDLE, &wishes->idle_timeout_ns, sizeof wishes->idle_timeout_ns);
     randombytes_buf(hello + AT_NONCE, LEATN_NONCE_BYTES);
+    randombytes_buf(shake->pair, sizeof shake->pair);
+    crypto_scalarmult_base(hello + AT_PUBLIC, shake->pair);
 }
 
 /* Computes the proof of the end with this role. */
@@ -89,13 +96,14 @@ static void send_proof(struct leatn_handshake *shake, uint32_t verdict)
 }
 
 void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
-                           uint64_t idle_timeout_ns, bool ucx)
+                           const struct leatn_handshake_wishes *wishes)
 {
     memset(shake, 0, sizeof *shake);
     shake->secret = secret;
     shake->connected = connected;
-    shake->ucx = ucx;
-    make_hello(shake, connected ? shake->connector : shake->listener, idle_timeout_ns, ucx);
+    shake->ucx = wishes->ucx;
+    shake->encrypt = wishes->encrypt;
+    make_hello(shake, connected ? shake->connector : shake->listener, wishes);
     if (connected)
         set_out(shake, shake->connector, LEATN_HELLO_BYTES);
 }
@@ -146,7 +154,8 @@ static void take_hello(struct leatn_handshake *shake)
     memcpy(hello, shake->in, LEATN_HELLO_BYTES);
     shake->in_bytes = 0;
     memcpy(&shake->peer_idle_timeout_ns, hello + AT_IDLE, sizeof shake->peer_idle_timeout_ns);
-    shake->ucx = shake->ucx && (hello[AT_FLAGS] & FLAG_UCX);
+    shake->encrypt = shake->encrypt || (hello[AT_FLAGS] & FLAG_ENCRYPT);
+    shake->ucx = shake->ucx && (hello[AT_FLAGS] & FLAG_UCX) && !shake->encrypt;
     key = hello[AT_FLAGS] & FLAG_KEY;
     /* A listener also answers a hello that it refuses, so that the other end can tell the reason. */
     if (!shake->connected)
@@ -167,6 +176,45 @@ static void take_hello(struct leatn_handshake *shake)
         send_proof(shake, VERDICT_ACCEPTED);
 }
 
+/* Derives the key of what the end with this role sends. */
+static void derive_key(const struct leatn_handshake *shake, unsigned char role, const unsigned char *common,
+                       unsigned char *key)
+{
+    static const unsigned char use[] = "leat-net: key of the records";
+    crypto_generichash_state state;
+
+    crypto_generichash_init(&state, shake->secret->key, sizeof shake->secret->key, LEATN_SESSION_KEY_BYTES);
+    crypto_generichash_update(&state, use, sizeof use);
+    crypto_generichash_update(&state, &role, sizeof role);
+    crypto_generichash_update(&state, common, crypto_scalarmult_BYTES);
+    crypto_generichash_update(&state, shake->connector, sizeof shake->connector);
+    crypto_generichash_update(&state, shake->listener, sizeof shake->listener);
+    crypto_generichash_final(&state, key, LEATN_SESSION_KEY_BYTES);
+    sodium_memzero(&state, sizeof state);
+}
+
+/* Makes the keys of an encrypted link. Returns false if the public key of the other end is none. */
+static bool make_keys(struct leatn_handshake *shake)
+{
+    const unsigned char *hello = shake->connected ? shake->listener : shake->connector;
+    unsigned char common[crypto_scalarmult_BYTES], own = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER;
+    bool made = !crypto_scalarmult(common, shake->pair, hello + AT_PUBLIC);
+
+    if (made) {
+        derive_key(shake, own, common, shake->keys.send);
+        derive_key(shake, own == ROLE_LISTENER ? ROLE_CONNECTOR : ROLE_LISTENER, common, shake->keys.receive);
+    }
+    sodium_memzero(common, sizeof common);
+    sodium_memzero(shake->pair, sizeof shake->pair);
+    return made;
+}
+
+void leatn_handshake_erase(struct leatn_handshake *shake)
+{
+    sodium_memzero(shake->pair, sizeof shake->pair);
+    sodium_memzero(&shake->keys, sizeof shake->keys);
+}
+
 static void take_proof(struct leatn_handshake *shake)
 {
     unsigned char wanted[crypto_auth_BYTES];
@@ -177,6 +225,10 @@ static void take_proof(struct leatn_handshake *shake)
     make_proof(shake, shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR, wanted);
     right = !sodium_memcmp(shake->in + AT_PROOF, wanted, sizeof wanted);
     sodium_memzero(wanted, sizeof wanted);
+    if (verdict == VERDICT_ACCEPTED && right && shake->encrypt && !make_keys(shake)) {
+        fail(shake, "the other end sent no public key for the encryption, which no leat does");
+        return;
+    }
     if (verdict == VERDICT_ACCEPTED && right) {
         shake->step = LEATN_HANDSHAKE_DONE;
         if (!shake->connected)

@@ -1,17 +1,18 @@
 /*
  * handshake.h - what the two ends of a new connection exchange before it becomes a link: who they are, proofs that
- * both know the key, and parameters.
+ * both know the key, parameters, and from version 2 on the halves of new keys for an encrypted link.
  *
  * The messages have fixed sizes, and numbers are little-endian. C is the end that connects, L the end that
  * listens.
  *
- *     C to L   hello, 64 bytes
+ *     C to L   hello, 96 bytes
  *     L to C   hello
  *     C to L   proof, 40 bytes
  *     L to C   proof, or the reason of a refusal
  *
- *     hello:  0 "leat-net"   8 u32 version   12 u8 role: 1 C, 2 L   13 u8 flags: 1 has a key, 2 wants and has UCX
- *             14 u16 0       16 u64 idle timeout in ns   24 u64 0   32 nonce, 32 random bytes
+ *     hello:  0 "leat-net"   8 u32 version   12 u8 role: 1 C, 2 L   13 u8 flags: 1 has a key, 2 wants and has UCX,
+ *             4 wants encryption   14 u16 0   16 u64 idle timeout in ns   24 u64 0   32 nonce, 32 random bytes
+ *             64 the public key of a pair that is made for this connection, of X25519, 32 bytes
  *     proof:  0 u32 verdict: 0 accepted, 1 another key   4 u32 0   8 proof, 32 bytes
  *
  * The first 12 bytes of a hello are the same in all versions, so that ends of two versions can name both of them.
@@ -21,10 +22,17 @@
  * differs, and a hello that was changed on its way makes the proofs fail. C proves first: whoever only connects to
  * a listener gets nothing that he could use to try keys.
  *
+ * If one end wants encryption, and it needs a key for that, the link is encrypted (cipher.h). The keys of its two
+ * directions are keyed hashes of the role of the sender, of the secret that the two pairs have in common, and of both
+ * hellos. So who learns the user's key later cannot decrypt what he has recorded, and since the proofs cover the
+ * hellos, nobody can put a public key or flags of his own in their place.
+ *
  * The state machine below knows no socket: it says what to read and what to write. It allocates nothing.
  */
 #ifndef LEATN_HANDSHAKE_H
 #define LEATN_HANDSHAKE_H
+
+#include "cipher.h"
 
 #include <leat/status.h>
 
@@ -32,7 +40,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LEATN_VERSION = 1, LEATN_HELLO_BYTES = 64, LEATN_PROOF_BYTES = 40, LEATN_NONCE_BYTES = 32 };
+enum {
+    LEATN_VERSION = 2,
+    LEATN_HELLO_BYTES = 96,
+    LEATN_PROOF_BYTES = 40,
+    LEATN_NONCE_BYTES = 32,
+    LEATN_PAIR_BYTES = 32 /* a public or a private key of X25519 */
+};
 
 /* What the proofs need of the user's key. */
 struct leatn_secret {
@@ -54,18 +68,31 @@ struct leatn_handshake {
     unsigned char connector[LEATN_HELLO_BYTES], listener[LEATN_HELLO_BYTES]; /* the hellos */
     unsigned char in[LEATN_HELLO_BYTES], out[LEATN_HELLO_BYTES];
     size_t in_bytes, out_at, out_bytes;
-    char why[240]; /* why it failed */
+    unsigned char pair[LEATN_PAIR_BYTES]; /* the private key of this connection; erased at the end */
+    char why[240];                        /* why it failed */
     /* Of the other end, valid when it is done. */
     uint64_t peer_idle_timeout_ns;
-    bool ucx; /* both ends want and have UCX */
+    bool ucx;     /* both ends want and have UCX */
+    bool encrypt; /* one end wants encryption */
+    struct leatn_session_keys keys; /* if so; leatn_handshake_erase() */
 };
 
 /* Derives the secret. key NULL: there is none. */
 void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes);
 
-/* Starts a handshake. The secret must live as long. ucx: this end wants and has UCX. */
+/* What an end says of itself. */
+struct leatn_handshake_wishes {
+    uint64_t idle_timeout_ns;
+    bool ucx;     /* wants and has UCX */
+    bool encrypt; /* wants encryption; the secret is then given */
+};
+
+/* Starts a handshake. The secret must live as long. */
 void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
-                           uint64_t idle_timeout_ns, bool ucx);
+                           const struct leatn_handshake_wishes *wishes);
+
+/* Erases the keys of a handshake that is not needed any more. */
+void leatn_handshake_erase(struct leatn_handshake *shake);
 
 /* Return how many bytes to read or write next, and their place; 0: none. Nothing is read while there is something
  * to write. */

@@ -33,6 +33,7 @@ struct setup {
     struct leatn_address address;
     struct leatn_secret secret;
     uint64_t setup_timeout_ns, idle_timeout_ns, window_bytes;
+    bool encrypt;
 };
 
 /* A connection that leat_accept() has not returned yet. */
@@ -70,6 +71,15 @@ static leat_status read_key(const char *call, const leat_link_options *options, 
             LEAT_ERROR_INVALID,
             "%s: a %s: address needs a key that both ends know, because everybody in the network can connect: set options->key and key_bytes",
             call, leatn_scheme_name(setup->address.scheme));
+    if (options->encrypt > 1)
+        return leatn_fail(LEAT_ERROR_INVALID, "%s: options->encrypt is %u, and must be 0 or 1", call,
+                          (unsigned)options->encrypt);
+    if (options->encrypt && !options->key)
+        return leatn_fail(LEAT_ERROR_INVALID,
+                          "%s: options->encrypt needs a key that both ends know: set options->key and key_bytes", call);
+    if (options->encrypt && setup->address.scheme == LEATN_UCX)
+        return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+                          "%s: UCX does not encrypt: use a tcp: address, or leave options->encrypt out", call);
     if (sodium_init() < 0)
         return leatn_fail(LEAT_ERROR_SYSTEM, "%s: libsodium does not work on this system: sodium_init() failed",
                           call);
@@ -98,6 +108,7 @@ static leat_status read_setup(const char *call, const char *address, const leat_
     setup->idle_timeout_ns = options.idle_timeout_ns ? options.idle_timeout_ns : LEATN_IDLE_TIMEOUT_NS;
     setup->idle_timeout_ns = setup->idle_timeout_ns < IDLE_MIN_NS ? IDLE_MIN_NS : setup->idle_timeout_ns;
     setup->window_bytes = options.window_bytes ? options.window_bytes : LEATN_WINDOW_BYTES;
+    setup->encrypt = options.encrypt;
     return LEAT_OK;
 }
 
@@ -132,15 +143,19 @@ static void start(const struct setup *setup, int fd, bool connected, struct net_
     connection->idle_timeout_ns = setup->idle_timeout_ns;
     connection->window_bytes = setup->window_bytes;
     leatn_socket_describe(&setup->address, connection);
-    leatn_handshake_start(shake, &setup->secret, connected, setup->idle_timeout_ns,
-                          setup->address.scheme == LEATN_UCX);
+    leatn_handshake_start(shake, &setup->secret, connected,
+                          &(struct leatn_handshake_wishes){.idle_timeout_ns = setup->idle_timeout_ns,
+                                                           .ucx = setup->address.scheme == LEATN_UCX,
+                                                           .encrypt = setup->encrypt});
 }
 
-/* Fills in what the handshake has found out. */
-static void finish(const struct setup *setup, const struct leatn_handshake *shake,
-                   struct net_connection *connection)
+/* Fills in what the handshake has found out, and erases its keys. */
+static void finish(const struct setup *setup, struct leatn_handshake *shake, struct net_connection *connection)
 {
     connection->ucx = shake->ucx;
+    connection->encrypted = shake->encrypt;
+    connection->keys = shake->keys;
+    leatn_handshake_erase(shake);
     connection->peer_idle_timeout_ns =
         shake->peer_idle_timeout_ns < IDLE_MIN_NS ? IDLE_MIN_NS : shake->peer_idle_timeout_ns;
     if (setup->address.scheme == LEATN_UCX && !shake->ucx)
@@ -232,12 +247,28 @@ LEAT_API leat_status leat_listener_get_address(leat_listener *listener, char *te
     return LEAT_OK;
 }
 
+/* Takes a connection out of the list, and erases its keys. */
+static void remove_pending(leat_listener *listener, size_t index)
+{
+    struct pending *at = &listener->pending[index];
+
+    listener->count--;
+    memmove(at, at + 1, (listener->count - index) * sizeof *at);
+    sodium_memzero(&listener->pending[listener->count], sizeof *at);
+}
+
+static void close_pending(leat_listener *listener, size_t index)
+{
+    close(listener->pending[index].connection.fd);
+    remove_pending(listener, index);
+}
+
 LEAT_API leat_status leat_listener_close(leat_listener *listener)
 {
     if (!listener)
         return LEAT_OK;
-    for (size_t i = 0; i < listener->count; i++)
-        close(listener->pending[i].connection.fd);
+    while (listener->count)
+        close_pending(listener, listener->count - 1);
     leatn_socket_unlisten(&listener->setup.address, &listener->listening);
     release_ucx(&listener->setup.address);
     pthread_cond_destroy(&listener->free);
@@ -249,13 +280,6 @@ LEAT_API leat_status leat_listener_close(leat_listener *listener)
 
 /* ---- accepting: the handshakes of a listener ---- */
 
-static void remove_pending(leat_listener *listener, size_t index)
-{
-    struct pending *at = &listener->pending[index];
-
-    listener->count--;
-    memmove(at, at + 1, (listener->count - index) * sizeof *at);
-}
 
 /* Closes a connection, and keeps the reason. */
 static void drop(leat_listener *listener, size_t index, const char *why)
@@ -264,8 +288,7 @@ static void drop(leat_listener *listener, size_t index, const char *why)
 
     snprintf(listener->dropped, sizeof listener->dropped, "the last connection that it dropped, from %s: %s",
              dropped->connection.peer, why);
-    close(dropped->connection.fd);
-    remove_pending(listener, index);
+    close_pending(listener, index);
 }
 
 /* Continues one handshake as far as its socket allows. Returns false if the connection was dropped. */
@@ -465,6 +488,7 @@ LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, l
     if (status != LEAT_OK)
         return status;
     status = leatn_link_create(&connection, link);
+    sodium_memzero(&connection.keys, sizeof connection.keys);
     if (status == LEAT_OK)
         return LEAT_OK;
     close(connection.fd);
@@ -514,6 +538,8 @@ static leat_status connect_link(const struct setup *setup, leat_link **link)
             (long long)connection.peer_user, (unsigned)geteuid());
     if (status == LEAT_OK)
         status = leatn_link_create(&connection, link);
+    leatn_handshake_erase(&shake);
+    sodium_memzero(&connection.keys, sizeof connection.keys);
     if (status != LEAT_OK)
         close(fd);
     return status;

@@ -782,7 +782,7 @@ static size_t read_payload(leat_link *link, void *memory, size_t bytes)
         return got;
     link->rx_busy = true;
     pthread_mutex_unlock(&link->lock);
-    result = leatn_link_receive(fd, memory, bytes);
+    result = leatn_link_receive(link, fd, memory, bytes);
     pthread_mutex_lock(&link->lock);
     link->rx_busy = false;
     if (link->failed) {
@@ -1080,7 +1080,7 @@ static bool send_payload(leat_link *link, struct leatn_op *op, const void *paylo
 
     link->tx_busy = true;
     pthread_mutex_unlock(&link->lock);
-    sent = leatn_link_send(fd, parts, 2);
+    sent = leatn_link_send(link, fd, parts, 2);
     pthread_mutex_lock(&link->lock);
     link->tx_busy = false;
     if (sent > 0)
@@ -1193,7 +1193,7 @@ static bool fill_up(leat_link *link)
         struct iovec parts[2] = {
             {link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left},
             {zeros, link->tx_left < sizeof zeros ? (size_t)link->tx_left : sizeof zeros}};
-        ssize_t sent = leatn_link_send(link->connection.fd, parts, 2);
+        ssize_t sent = leatn_link_send(link, link->connection.fd, parts, 2);
 
         if (!leatn_link_was_sent(link, sent))
             return false;

@@ -5,6 +5,8 @@
 #ifndef LEATN_NET_H
 #define LEATN_NET_H
 
+#include "cipher.h"
+
 #include <leat/link.h>
 
 #include <stdbool.h>
@@ -39,6 +41,8 @@ struct net_connection {
     uint64_t peer_idle_timeout_ns; /* of the other end: signs of life are sent three times in that time */
     uint64_t window_bytes;         /* of this end */
     bool ucx;                      /* both ends have UCX, and the address was ucx: */
+    bool encrypted;                /* with these keys, which the caller of leatn_link_create() erases */
+    struct leatn_session_keys keys;
 };
 
 /* Makes a link of a connection, which is copied. Takes the descriptor only on success. */

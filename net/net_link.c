@@ -1,12 +1,14 @@
 /* net_link.c - makes links, watches their sockets, sends control frames, and ends links. See net_link.h. */
 #include "net_link.h"
 #include "carrier.h"
+#include "net_socket.h"
 
 #include <leat/storage.h>
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,7 @@ void leatn_link_release(leat_link *link)
     if (link->connection.fd >= 0)
         close(link->connection.fd);
     leatn_carrier_free(link->carrier);
+    leatn_cipher_free(link->cipher);
     pthread_mutex_destroy(&link->lock);
     free(link->output.at);
     free(link);
@@ -127,21 +130,23 @@ static void send_failed(leat_link *link, int error)
 
 /* ---- sending ---- */
 
-ssize_t leatn_link_send(int fd, struct iovec *parts, size_t count)
+ssize_t leatn_link_send(leat_link *link, int fd, const struct iovec *parts, size_t count)
 {
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-    ssize_t sent;
+    return link->cipher ? leatn_cipher_send(link->cipher, fd, parts, count) : leatn_socket_send(fd, parts, count);
+}
 
-    do
-        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    return sent < 0 ? -errno : sent;
+/* Returns true if the socket has not taken all bytes that were encrypted. The link is not tx_busy. */
+static bool keeps_record(const leat_link *link)
+{
+    return link->cipher && leatn_cipher_keeps(link->cipher);
 }
 
 bool leatn_link_was_sent(leat_link *link, ssize_t sent)
 {
     if (sent > 0) {
         link->tx_progress++;
+        if (keeps_record(link))
+            leatn_link_want_out(link); /* for flush_record(), if nobody sends more before */
         return true;
     }
     if (sent == -EAGAIN || sent == -EWOULDBLOCK)
@@ -149,6 +154,14 @@ bool leatn_link_was_sent(leat_link *link, ssize_t sent)
     else
         send_failed(link, (int)-sent);
     return false;
+}
+
+/* Sends what is left of the last record. Returns false if the socket does not take all of it. */
+static bool flush_record(leat_link *link)
+{
+    int failed = keeps_record(link) ? leatn_cipher_flush(link->cipher, link->connection.fd) : 0;
+
+    return !failed || leatn_link_was_sent(link, failed);
 }
 
 /* Makes room for bytes at the end of the output. */
@@ -207,7 +220,7 @@ bool leatn_link_flush(leat_link *link)
 
         if (link->want_out)
             return false; /* the socket is full */
-        sent = leatn_link_send(link->connection.fd, &part, 1);
+        sent = leatn_link_send(link, link->connection.fd, &part, 1);
         if (!leatn_link_was_sent(link, sent))
             return false;
         output->start += (size_t)sent;
@@ -224,14 +237,10 @@ bool leatn_link_flush(leat_link *link)
 
 /* ---- receiving ---- */
 
-ssize_t leatn_link_receive(int fd, void *memory, size_t bytes)
+ssize_t leatn_link_receive(leat_link *link, int fd, void *memory, size_t bytes)
 {
-    ssize_t got;
-
-    do
-        got = recv(fd, memory, bytes, MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    return got < 0 ? -errno : got;
+    return link->cipher ? leatn_cipher_receive(link->cipher, fd, memory, bytes)
+                        : leatn_socket_receive(fd, memory, bytes);
 }
 
 bool leatn_link_was_received(leat_link *link, ssize_t got)
@@ -240,10 +249,14 @@ bool leatn_link_was_received(leat_link *link, ssize_t got)
         link->rx_progress++;
         return true;
     }
+    if (link->cipher && leatn_cipher_heard(link->cipher))
+        link->rx_progress++; /* a part of a record is a sign of life too */
     if (got == -EAGAIN || got == -EWOULDBLOCK)
         leatn_link_want_in(link);
     else if (got == 0 || got == -ECONNRESET)
         leatn_link_fail(link, "the other process ended, or was disconnected");
+    else if (got == -EBADMSG)
+        leatn_link_fail(link, "what came is not what the other end has encrypted: it was changed on its way");
     else
         leatn_link_fail(link, "recv: %s", strerror((int)-got));
     return false;
@@ -258,7 +271,7 @@ static bool receive_input(leat_link *link)
     memmove(link->input, link->input + link->input_start, held);
     link->input_start = 0;
     link->input_end = held;
-    got = leatn_link_receive(link->connection.fd, link->input + held, sizeof link->input - held);
+    got = leatn_link_receive(link, link->connection.fd, link->input + held, sizeof link->input - held);
     if (!leatn_link_was_received(link, got))
         return false;
     link->input_end += (size_t)got;
@@ -305,8 +318,8 @@ void leatn_link_read_frames(leat_link *link)
         if (link->failed)
             return;
         if (reads++ == READS_MAX) {
-            /* Less than a frame is in the input, so the loop must not miss that there is more in the socket. */
-            leatn_link_want_in(link);
+            link->read_more = true;
+            leatn_link_poke(link);
             return;
         }
         if (!receive_input(link))
@@ -366,7 +379,7 @@ static void drain(leat_link *link)
     if (link->rx_busy)
         return; /* that thread will call leatn_link_want_in() */
     for (unsigned i = 0; i < READS_MAX; i++) {
-        got = leatn_link_receive(link->connection.fd, dropped, sizeof dropped);
+        got = leatn_link_receive(link, link->connection.fd, dropped, sizeof dropped);
         if (got <= 0)
             break;
     }
@@ -379,7 +392,9 @@ static void drain(leat_link *link)
 /* Closing: sends what is queued, then says that nothing follows. */
 static void end_output(leat_link *link)
 {
-    if (link->tx_shut || link->tx_busy || (!link->tx_dead && (link->tx_left || !leatn_link_flush(link))))
+    if (link->tx_shut || link->tx_busy)
+        return;
+    if (!link->tx_dead && (link->tx_left || !leatn_link_flush(link) || !flush_record(link)))
         return;
     link->tx_shut = true;
     shutdown(link->connection.fd, SHUT_WR);
@@ -420,6 +435,8 @@ static void on_event(struct leatn_source *source, uint32_t events)
     out = link->want_out && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR));
     link->want_in = link->want_in && !in;
     link->want_out = link->want_out && !out;
+    if (out && !link->tx_busy && !flush_record(link))
+        out = false; /* waits for the next event */
     if (out)
         leatn_message_writable(link);
     if (in && link->closing)
@@ -531,7 +548,14 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     link->heard_ns = link->spoke_ns = link->checked_ns = leatn_now_ns();
     /* A frame must not wait until the other end has acknowledged older bytes. Fails for unix sockets. */
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
+    sodium_memzero(&link->connection.keys, sizeof link->connection.keys);
+    if (connection->encrypted) {
+        link->cipher = leatn_cipher_create(&connection->keys);
+        status = link->cipher ? LEAT_OK
+                              : leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory to encrypt the link to %s", connection->peer);
+    } else {
+        status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
+    }
     if (status != LEAT_OK)
         goto free_link;
     leatn_link_lock(link); /* so that the loop waits until all is ready */
@@ -550,6 +574,7 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
 
 free_link:
     leatn_carrier_free(link->carrier);
+    leatn_cipher_free(link->cipher);
     pthread_mutex_destroy(&link->lock);
     free(link);
     return status;
@@ -601,6 +626,7 @@ leat_status leat_link_get_info(leat_link *link, leat_link_info *info)
     known.receives = link->receives;
     known.peer_process = link->connection.peer_process;
     known.peer_user = link->connection.peer_user;
+    known.encrypted = link->cipher != NULL;
     leatn_link_unlock(link);
     leatn_sized_write(info, &known, sizeof known);
     return LEAT_OK;

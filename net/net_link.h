@@ -27,6 +27,7 @@
 #ifndef LEATN_NET_LINK_H
 #define LEATN_NET_LINK_H
 
+#include "cipher.h"
 #include "frame.h"
 #include "loop.h"
 #include "net.h"
@@ -148,6 +149,9 @@ struct leat_link {
     atomic_uint holders;
     struct net_connection connection; /* constant, except fd: -1 when it was closed */
     struct leatn_carrier *carrier; /* carrier.h; NULL: payload goes through the socket. The pointer is constant */
+    struct leatn_cipher *cipher;   /* cipher.h; NULL: the link is not encrypted. The pointer is constant. Its sending
+                                      half belongs to who may send: the thread that has set tx_busy, or who holds the
+                                      lock while it is not set; the receiving half likewise, with rx_busy */
     bool wake;                     /* leatn_link_unlock() calls leat_storage_wake() */
     bool counted;                  /* closing: counted among the links that the end of the process waits for */
 
@@ -244,14 +248,15 @@ void leatn_link_queue(leat_link *link, const struct leatn_frame *frame, const ch
  */
 bool leatn_link_flush(leat_link *link);
 
-/* Reads frames from the socket until a fragment begins, the socket is empty (want_in is then set), or the link
- * fails. The link must not be rx_busy. */
+/* Reads frames from the socket until a fragment begins, the socket is empty (want_in is then set), it has read much
+ * (read_more is then set), or the link fails. The link must not be rx_busy. */
 void leatn_link_read_frames(leat_link *link);
 
-/* Without the lock, which only tx_busy and rx_busy replace: send and receive without waiting. Return the number of
- * bytes, 0 at the end of what the other end sends, or a negative value of errno. */
-ssize_t leatn_link_send(int fd, struct iovec *parts, size_t count);
-ssize_t leatn_link_receive(int fd, void *memory, size_t bytes);
+/* Without the lock, which only tx_busy and rx_busy replace: send and receive without waiting, encrypted if the link
+ * is. Return the number of bytes, 0 at the end of what the other end sends, or a negative value of errno. fd: that
+ * of the connection, read under the lock. */
+ssize_t leatn_link_send(leat_link *link, int fd, const struct iovec *parts, size_t count);
+ssize_t leatn_link_receive(leat_link *link, int fd, void *memory, size_t bytes);
 
 /* Act on such a result. Return true if bytes were moved; otherwise the loop now waits for the socket, or the link
  * has failed, or takes no bytes any more (tx_dead). */

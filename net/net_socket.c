@@ -1,4 +1,4 @@
-/* net_socket.c - opens sockets by their addresses (net_socket.h). */
+/* net_socket.c - opens sockets by their addresses, and moves bytes (net_socket.h). */
 #include "net_socket.h"
 
 #include <arpa/inet.h>
@@ -424,4 +424,27 @@ void leatn_socket_describe(const struct leatn_address *address, struct net_conne
     if (!connection->connected)
         snprintf(connection->peer, sizeof connection->peer, "unix: process %d of user %u", (int)credentials.pid,
                  (unsigned)credentials.uid);
+}
+
+/* ---- moving bytes ---- */
+
+ssize_t leatn_socket_send(int fd, const struct iovec *parts, size_t count)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
+    ssize_t sent;
+
+    do
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : sent;
+}
+
+ssize_t leatn_socket_receive(int fd, void *memory, size_t bytes)
+{
+    ssize_t got;
+
+    do
+        got = recv(fd, memory, bytes, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
 }

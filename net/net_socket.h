@@ -1,4 +1,4 @@
-/* net_socket.h - opens sockets that listen or connect at an address, and describes their other ends. */
+/* net_socket.h - opens sockets that listen or connect at an address, describes their other ends, and moves bytes. */
 #ifndef LEATN_NET_SOCKET_H
 #define LEATN_NET_SOCKET_H
 
@@ -6,6 +6,7 @@
 #include "net.h"
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /* A socket that listens. */
 struct leatn_listening {
@@ -33,5 +34,10 @@ void leatn_socket_describe(const struct leatn_address *address, struct net_conne
 /* Sets this thread's message for a failed system call, and returns the status: SYSTEM if there is no descriptor
  * left, HOST_MEMORY, or LINK. */
 leat_status leatn_socket_fail(int error, const char *what);
+
+/* Send and receive without waiting. Return the number of bytes, 0 at the end of what the other end sends, or a
+ * negative errno: -EAGAIN if they would have to wait. */
+ssize_t leatn_socket_send(int fd, const struct iovec *parts, size_t count);
+ssize_t leatn_socket_receive(int fd, void *memory, size_t bytes);
 
 #endif

@@ -305,11 +305,13 @@ check-plain: tests
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
-# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped.
+# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped. Then all that
+# move bytes run over encrypted links.
 check-net: $(test_net) $(test_jitter) $(test_bin)/link_peer
 	$(Q)status=0; export LEAT_PEER='$(abspath $(test_bin)/link_peer)'; \
 	tests/run.sh '$(BUILD)' cpu:0 $(test_net) tests/net/namespaces.sh || status=1; \
 	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region || status=1; \
+	TEST_LINK_ENCRYPT=1 tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
 	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
 	case '$(CFLAGS)' in *-fsanitize*) exit $$status ;; esac; \

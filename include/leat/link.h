@@ -42,10 +42,16 @@
  * library and from printing, unless a variable UCX_... asks for that.
  *
  * Who may connect. Nothing listens unless a program asks for it. A tcp: or ucx: address needs a key that both ends
- * know; each end proves to the other that it knows the key, and the key is never sent. The bytes themselves are
- * neither encrypted nor authenticated: use such links on networks that you trust, or inside a tunnel
- * (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional. A process of
+ * know; each end proves to the other that it knows the key, and the key is never sent. Unless one end asks for
+ * encryption (options.encrypt), the bytes themselves are neither encrypted nor authenticated: use such links on
+ * networks that you trust (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional. A process of
  * root connects to a process of another user only with a key.
+ *
+ * Encryption. With options.encrypt at one end or both, all bytes of the link are encrypted and authenticated, by
+ * ChaCha20-Poly1305 with keys that are made anew for each connection (X25519, bound to the key that both ends know):
+ * who learns that key later cannot read what he has recorded. It takes processor time at both ends and bounds the rate
+ * of a link by that of one thread (docs/links.md has figures). A complete send may then have up to 64 KiB in leat's
+ * memory that the operating system has not taken yet; leat sends them. ucx: addresses refuse it.
  *
  * Failures. A link fails as a whole: the other process ended, or was silent for idle_timeout_ns; the network
  * failed; a message broke the protocol. Every copy on the link then fails with LEAT_ERROR_LINK, and so does every
@@ -92,16 +98,17 @@ typedef struct leat_link_options {
     uint64_t window_bytes;     /* how many bytes of a message may be under way before the receiver has taken them;
                                   0: 8 MiB. A link needs at least bandwidth times round trip. leat keeps so many
                                   bytes of a message in host memory if the receiver's stream is blocked */
+    uint32_t encrypt;          /* 1: encrypt the link, also if only this end asks for it; it needs a key */
 } leat_link_options;
 #define LEAT_LINK_OPTIONS_INIT LEAT_SIZED_INIT_(leat_link_options)
 
 /*
  * Listens at an address (see above). options may be NULL.
  * Errors: INVALID (address or listener NULL; an address of no known form; a key of less than 16 or more than 4096
- * bytes; a tcp: or ucx: address without a key; the size of options); LINK (the system's error: the address is in
- * use, not of this machine, not allowed); UNSUPPORTED (ucx: without UCX); HOST_MEMORY; SYSTEM (no thread, no
- * descriptor); NOT_PERMITTED (inside a host function). A socket file that is left of a process that has ended is
- * replaced; one that another process listens at is not.
+ * bytes; a tcp: or ucx: address, or encrypt, without a key; encrypt above 1; the size of options); LINK (the
+ * system's error: the address is in use, not of this machine, not allowed); UNSUPPORTED (ucx: without UCX, or with
+ * encrypt); HOST_MEMORY; SYSTEM (no thread, no descriptor); NOT_PERMITTED (inside a host function). A socket file
+ * that is left of a process that has ended is replaced; one that another process listens at is not.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_listen(const char *address, const leat_link_options *options,
                                                 leat_listener **listener);
@@ -150,6 +157,7 @@ typedef struct leat_link_info {
     uint32_t sends, receives;      /* not complete yet */
     int64_t peer_process;          /* unix: only: its process number and user, as of the connection; otherwise -1 */
     int64_t peer_user;
+    uint32_t encrypted;            /* 1: all bytes of the link are encrypted */
 } leat_link_info;
 #define LEAT_LINK_INFO_INIT LEAT_SIZED_INIT_(leat_link_info)
 

@@ -187,6 +187,23 @@ if listens receive tcp:127.0.0.1:0 --key-file "$work/key"; then
     grep -q '^leat: send: ' "$work/err" || fail 'the sender says nothing'
 fi
 
+# ---- encryption -------------------------------------------------------------------------------------------------
+
+# One end that asks for it is enough.
+if listens receive tcp:127.0.0.1:0 --into "$work/in" --key-file "$work/key"; then
+    run 0 send "$address" "$work/piece" --key-file "$work/key" --encrypt
+    ends 0
+    cmp -s "$work/piece" "$work/in/piece" || fail 'encrypted: piece differs'
+    rm -f "$work/in/piece"
+fi
+if listens serve tcp:127.0.0.1:0 --device "$device" --key-file "$work/key" --encrypt --once; then
+    run 0 bench net --device "$device" --to "$address" --key-file "$work/key" --sizes 64K --kinds pinned --repeat 3 &&
+        has 'over encrypted tcp;'
+    ends 0
+fi
+run 1 receive "unix:@$name" --encrypt && says 'needs a key that both ends know'
+run 1 receive ucx:127.0.0.1:0 --key-file "$work/key" --encrypt && says 'UCX does not encrypt'
+
 # ---- keys -----------------------------------------------------------------------------------------------------
 
 run 1 receive tcp:127.0.0.1:0 && says 'needs a key that both ends know' && says 'head -c 32 /dev/urandom > FILE; chmod 600 FILE'

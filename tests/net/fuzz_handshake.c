@@ -87,7 +87,8 @@ static void feed(struct input *input, bool connected, bool key)
     const void *from;
     void *to;
 
-    leatn_handshake_start(&shake, &secret, connected, 1000, false);
+    leatn_handshake_start(&shake, &secret, connected,
+                          &(struct leatn_handshake_wishes){.idle_timeout_ns = 1000, .encrypt = key});
     check(&shake);
     while (leatn_handshake_state(&shake) == LEAT_NOT_READY) {
         size_t most = leatn_handshake_to_write(&shake, &from), bytes = 1 + next(input) % 64;
@@ -190,8 +191,11 @@ static void connect_both(struct input *input, bool key, bool ucx)
     memset(&back, 0, sizeof back);
     change(&there, input, counts & 7);
     change(&back, input, counts >> 3 & 7);
-    leatn_handshake_start(&connects, &secret, true, 1000, ucx);
-    leatn_handshake_start(&listens, &secret, false, 2000, counts >> 6 & 1);
+    leatn_handshake_start(&connects, &secret, true,
+                          &(struct leatn_handshake_wishes){.idle_timeout_ns = 1000, .ucx = ucx});
+    leatn_handshake_start(&listens, &secret, false,
+                          &(struct leatn_handshake_wishes){
+                              .idle_timeout_ns = 2000, .ucx = counts >> 6 & 1, .encrypt = key && counts >> 7});
     while (moved) {
         moved = step(&connects, &there, &back, 1 + next(input) % 64);
         moved |= step(&listens, &back, &there, 1 + next(input) % 64);
@@ -203,7 +207,10 @@ static void connect_both(struct input *input, bool key, bool ucx)
         MUST(!changed(&there, MESSAGES_BYTES) && !changed(&back, MESSAGES_BYTES));
         MUST(leatn_handshake_state(&listens) == LEAT_OK);
         MUST(connects.peer_idle_timeout_ns == 2000 && listens.peer_idle_timeout_ns == 1000);
-        MUST(connects.ucx == listens.ucx && connects.ucx == (ucx && (counts >> 6 & 1)));
+        MUST(connects.encrypt == listens.encrypt && connects.encrypt == (key && counts >> 7));
+        MUST(connects.ucx == listens.ucx && connects.ucx == (ucx && (counts >> 6 & 1) && !connects.encrypt));
+        MUST(!memcmp(connects.keys.send, listens.keys.receive, LEATN_SESSION_KEY_BYTES));
+        MUST(!memcmp(connects.keys.receive, listens.keys.send, LEATN_SESSION_KEY_BYTES));
         done++;
     }
     if (!(counts & 63))

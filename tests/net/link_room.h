@@ -65,6 +65,7 @@ static inline void make_sockets(enum transport transport, int fds[2])
 struct link_setup {
     enum transport transport;
     uint64_t idle_ns, window_bytes; /* 0: the default */
+    bool encrypted;                 /* with keys that the tests know */
 };
 
 /* Makes a link of a connected socket. */
@@ -84,13 +85,17 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
                                             setup->window_bytes ? setup->window_bytes : LEATN_WINDOW_BYTES};
     leat_link *link = NULL;
 
+    connection.encrypted = setup->encrypted;
+    memset(connection.keys.send, connection.connected, sizeof connection.keys.send);
+    memset(connection.keys.receive, !connection.connected, sizeof connection.keys.receive);
     snprintf(connection.peer, sizeof connection.peer, "%s", peer);
     OK(leatn_link_create(&connection, &link));
     assert_non_null(link);
     return link;
 }
 
-/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX. */
+/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX; with
+ * TEST_LINK_ENCRYPT, all are encrypted. */
 struct ends {
     leat_link *one, *two;
 };
@@ -102,6 +107,7 @@ static inline struct ends make_ends(const struct link_setup *setup)
 
     if (getenv("TEST_LINK_UCX"))
         chosen.transport = TRANSPORT_UCX;
+    chosen.encrypted = chosen.encrypted || getenv("TEST_LINK_ENCRYPT");
     make_sockets(chosen.transport, fds);
     return (struct ends){link_of(fds[0], &chosen, "the second end"), link_of(fds[1], &chosen, "the first end")};
 }

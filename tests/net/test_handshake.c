@@ -8,6 +8,8 @@
 
 #include "handshake.h"
 
+#include <sodium.h>
+
 enum { HELLO = LEATN_HELLO_BYTES, PROOF = LEATN_PROOF_BYTES };
 
 /* Makes a hello as the end that connects (role 1) or listens (role 2) sends it, with a nonce of this byte. */
@@ -130,7 +132,7 @@ static void cut_hellos(void **state)
 
         send_bytes(fd, hello, bytes);
         close(fd);
-        snprintf(words, sizeof words, "of which %zu of 64 bytes came", bytes);
+        snprintf(words, sizeof words, "of which %zu of 96 bytes came", bytes);
         expect_dropped(listener, words);
     }
     expect_good(listener, good_key);
@@ -214,7 +216,7 @@ static void wrong_hellos(void **state)
 
     (void)state;
     make_hello(hello, LEATN_VERSION + 1, 1, 1, 7);
-    wrong_hello(listener, hello, "the other end has version 2 of the protocol, and this end version 1");
+    wrong_hello(listener, hello, "the other end has version 3 of the protocol, and this end version 2");
     make_hello(hello, UINT32_MAX, 1, 1, 7);
     wrong_hello(listener, hello, "version 4294967295");
     make_hello(hello, LEATN_VERSION, 1, 0, 7);
@@ -294,7 +296,7 @@ static void foreign_servers(void **state)
     foreign_server(hello, HELLO, "the other end has version 9 of the protocol");
     foreign_server(hello, 12, "the other end has version 9 of the protocol");
     make_hello(hello, LEATN_VERSION, 2, 1, 7);
-    foreign_server(hello, 63, "of which 63 of 64 bytes came");
+    foreign_server(hello, 95, "of which 95 of 96 bytes came");
     foreign_server(hello, HELLO, "before the proof of the key, of which 0 of 40 bytes came");
     foreign_server(hello, HELLO + PROOF, "the keys of the two ends differ");
     hello[HELLO] = 77;
@@ -578,6 +580,100 @@ static void crowd(void **state)
     }
 }
 
+/* ---- keys of encrypted links ---- */
+
+/* Connects two ends, of which some want encryption. */
+static void connect_wishing(bool connector, bool listener_wish, struct call *connect, struct call *accept)
+{
+    leat_link_options options = options_with(good_key);
+    leat_listener *listener = NULL;
+
+    options.encrypt = listener_wish;
+    OK(leat_listen("tcp:127.0.0.1:0", &options, &listener));
+    begin_accept(accept, listener, 30 * SECOND);
+    memset(connect, 0, sizeof *connect);
+    snprintf(connect->address, sizeof connect->address, "%s", address_of(listener));
+    connect->options = options_with(good_key);
+    connect->options.encrypt = connector;
+    assert_int_equal(pthread_create(&connect->thread, NULL, run_call, connect), 0);
+    OK(end_call(connect));
+    OK(end_call(accept));
+    OK(leat_listener_close(listener));
+}
+
+/* If one end wants encryption, both have the keys of both directions, and no key is there twice. */
+static void encryption_that_is_wanted(void **state)
+{
+    unsigned char seen[6][LEATN_SESSION_KEY_BYTES];
+    size_t count = 0;
+
+    (void)state;
+    for (int wishes = 0; wishes < 4; wishes++) {
+        struct call connect, accept;
+        const struct net_connection *one, *two;
+
+        connect_wishing(wishes & 1, wishes & 2, &connect, &accept);
+        one = &connect.link->connection;
+        two = &accept.link->connection;
+        assert_int_equal(one->encrypted, wishes != 0);
+        assert_int_equal(two->encrypted, wishes != 0);
+        if (wishes) {
+            assert_memory_equal(one->keys.send, two->keys.receive, LEATN_SESSION_KEY_BYTES);
+            assert_memory_equal(one->keys.receive, two->keys.send, LEATN_SESSION_KEY_BYTES);
+            memcpy(seen[count++], one->keys.send, LEATN_SESSION_KEY_BYTES);
+            memcpy(seen[count++], two->keys.send, LEATN_SESSION_KEY_BYTES);
+        }
+        OK(leat_link_close(connect.link));
+        OK(leat_link_close(accept.link));
+    }
+    assert_int_equal(count, 6);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_memory_not_equal(seen[i], seen[k], LEATN_SESSION_KEY_BYTES);
+}
+
+static void encryption_that_is_refused(void **state)
+{
+    leat_link_options options = options_with(NULL);
+    leat_listener *listener = NULL;
+    leat_link *link = NULL;
+
+    (void)state;
+    options.encrypt = 1;
+    REFUSED(leat_listen("unix:@leat-test-encrypt", &options, &listener), LEAT_ERROR_INVALID, "encrypt needs a key");
+    REFUSED(leat_connect("unix:@leat-test-encrypt", &options, &link), LEAT_ERROR_INVALID, "encrypt needs a key");
+    options = options_with(good_key);
+    options.encrypt = 2;
+    REFUSED(leat_listen("tcp:127.0.0.1:0", &options, &listener), LEAT_ERROR_INVALID, "encrypt is 2");
+    options.encrypt = 1;
+    REFUSED(leat_listen("ucx:127.0.0.1:0", &options, &listener), LEAT_ERROR_UNSUPPORTED, "UCX does not encrypt");
+}
+
+/* A client that knows the key, wants encryption and sends no point of the curve as its public key. */
+static void encryption_without_public_key(void **state)
+{
+    leat_listener *listener = listen_with("tcp:127.0.0.1:0", good_key);
+    unsigned char hello[HELLO], proven[1 + 2 * HELLO], proof[PROOF] = {0};
+    struct leatn_secret secret;
+    int fd = plain_connect(port_in(address_of(listener)));
+    struct call accept;
+
+    (void)state;
+    make_hello(hello, LEATN_VERSION, 1, 1 | 4, 7);
+    begin_refuse(&accept, listener);
+    send_bytes(fd, hello, HELLO);
+    proven[0] = 1;
+    memcpy(proven + 1, hello, HELLO);
+    assert_int_equal(receive_bytes(fd, proven + 1 + HELLO, HELLO), HELLO);
+    leatn_secret_derive(&secret, good_key, strlen(good_key));
+    crypto_auth(proof + 8, proven, sizeof proven, secret.key);
+    send_bytes(fd, proof, PROOF);
+    end_refused(&accept, "no public key for the encryption");
+    close(fd);
+    expect_good(listener, good_key);
+    OK(leat_listener_close(listener));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +686,9 @@ int main(void)
         ROOM_TEST(changed_messages),    ROOM_TEST(replayed_handshake),
         ROOM_TEST(relayed_proof),       ROOM_TEST(slow_clients),
         ROOM_TEST(oldest_makes_room),   ROOM_TEST(crowd),
+        ROOM_TEST(encryption_that_is_wanted),
+        ROOM_TEST(encryption_that_is_refused),
+        ROOM_TEST(encryption_without_public_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
