@@ -36,7 +36,7 @@ def test_types(to, of):
     with np.errstate(all="ignore"):
         pyleat.convert(y, x)
         assert np.array_equal(bits(y.to_host()), bits(src.astype(np.float32).astype(numpy_type(to))))
-        pyleat.convert(y, x, scale=0.5, bias=[-3.25])
+        pyleat.convert(y, x, scale=np.array(0.5), bias=[-3.25])
         wanted = (src.astype(np.float32) * np.float32(0.5) + np.float32(-3.25)).astype(numpy_type(to))
         assert np.array_equal(bits(y.to_host()), bits(wanted))
 

@@ -417,7 +417,10 @@ def _floats(name: str, value: float | Sequence[float] | None, channels: int) -> 
     """Return the numbers of a conversion as an array of C, or None."""
     if value is None:
         return None
-    numbers = [float(value)] if not hasattr(value, "__len__") else [float(number) for number in value]  # type: ignore
+    try:
+        numbers = [float(number) for number in value]  # type: ignore[union-attr]
+    except TypeError:  # a number, or a NumPy array without dimensions
+        numbers = [float(value)]  # type: ignore[arg-type]
     if len(numbers) == 1 and channels:
         numbers *= channels
     if len(numbers) != max(1, channels):
