@@ -1010,7 +1010,8 @@ void leatn_message_carried(leat_link *link, struct leatn_op *op, struct leatn_st
     link->received_bytes += bytes;
     op->landed += bytes;
     refresh(op);
-    if (op->landed == op->bytes) {
+    /* A receive that has ended leaves with the GONE that answers its UNWANT. */
+    if (op->landed == op->bytes && !op->ended) {
         leave_wire(op);
         announce_more(link);
         (void)leatn_link_flush(link);
