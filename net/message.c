@@ -1461,16 +1461,14 @@ static leat_status check_name(const struct call *call)
     return LEAT_OK;
 }
 
-/* Fails if the link has failed. */
-static leat_status check_link(const struct call *call)
+leat_status leatn_message_check_link(leat_link *link, const char *call, size_t bytes)
 {
-    leat_link *link = call->link;
     leat_status status = LEAT_OK;
 
     leatn_link_lock(link);
     if (link->failed)
-        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call->call,
-                            call->bytes, link->connection.peer, link->reason);
+        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call, bytes,
+                            link->connection.peer, link->reason);
     leatn_link_unlock(link);
     return status;
 }
@@ -1484,7 +1482,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
         return leatn_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
     if (call->kind == LEATN_OP_GET || call->kind == LEATN_OP_PUT)
         TRY(check_name(call));
-    TRY(check_link(call));
+    TRY(leatn_message_check_link(call->link, call->call, call->bytes));
     op = leatn_op_create(call->link, call->kind, call->tag, call->bytes);
     if (!op)
         return leatn_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);

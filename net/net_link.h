@@ -293,6 +293,9 @@ void leatn_message_bye(leat_link *link);
 void leatn_op_hold(struct leatn_op *op);
 void leatn_op_drop(struct leatn_op *op); /* the caller has a reference to the link too */
 
+/* Without the lock: fails with LINK, for a call of the program, if the link has failed. */
+leat_status leatn_message_check_link(leat_link *link, const char *call, size_t bytes);
+
 /* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
 struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);
 
