@@ -47,6 +47,16 @@
  * (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional. A process of
  * root connects to a process of another user only with a key.
  *
+ * Memory. The other end may send a window of each message ahead. leat keeps these bytes while the receiver's
+ * stream is blocked: for all receives and puts of the link together at most memory_bytes. A receive for whose
+ * window there is no room lets the other end send only as much as leat can move on at once: into host memory
+ * nothing before its stream reaches it, into device memory what fits into its ring of pinned memory. So it waits
+ * for a round trip more often, but the limit holds up no receive whose stream has reached it. It gets a window
+ * when others are complete. If memory_bytes is less than window_bytes, all larger messages are received in this
+ * way. The other end cannot make leat keep more: the link fails if it sends what it may not. With UCX the limit
+ * counts payload too, but leat takes 1 MiB of memory for each part of more than 64 KiB, as the other end cuts it,
+ * and such memory also for the parts that leat moves on at once.
+ *
  * Failures. A link fails as a whole: the other process ended, or was silent for idle_timeout_ns; the network
  * failed; a message broke the protocol. Every copy on the link then fails with LEAT_ERROR_LINK, and so does every
  * later call, with the reason. The ticket of a copy returns its failure, and so does the next
@@ -93,6 +103,8 @@ typedef struct leat_link_options {
     uint64_t window_bytes;     /* how many bytes of a message may be under way before the receiver has taken them;
                                   0: 8 MiB. A link needs at least bandwidth times round trip. leat keeps so many
                                   bytes of a message in host memory if the receiver's stream is blocked */
+    uint64_t memory_bytes;     /* how many bytes of all messages together leat keeps so for the link; 0: 256 MiB,
+                                  or four windows if that is more. See "Memory" above */
 } leat_link_options;
 #define LEAT_LINK_OPTIONS_INIT LEAT_SIZED_INIT_(leat_link_options)
 
