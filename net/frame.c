@@ -130,7 +130,9 @@ static const char *decode_field(struct leatn_frame *frame, enum field field, uin
         return !value ? "a message has no bytes" : value <= INT64_MAX ? NULL : "a message is too large";
     case CREDIT:
         frame->credit = value;
-        return !value ? "a credit is 0" : value <= INT64_MAX ? NULL : "a credit is too large";
+        if (!value && frame->type == LEATN_FRAME_CREDIT)
+            return "a credit is 0";
+        return value <= INT64_MAX ? NULL : "a credit is too large";
     case STATUS:
         return decode_status(frame, value);
     }

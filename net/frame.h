@@ -24,7 +24,8 @@
  *     ADDRESS                                 the tail is the UCX address of the end that sends it (carrier.h)
  *     CARRIED   receive, offset, bytes        like DATA, but the payload comes by UCX
  *
- * The credit is an offset in the message: the payload before it may be sent. These functions are pure.
+ * The credit is an offset in the message: the payload before it may be sent. It may be 0, except in CREDIT. These
+ * functions are pure.
  */
 #ifndef LEATN_FRAME_H
 #define LEATN_FRAME_H

@@ -32,7 +32,7 @@ enum { PENDING_MAX = 64 };
 struct setup {
     struct leatn_address address;
     struct leatn_secret secret;
-    uint64_t setup_timeout_ns, idle_timeout_ns, window_bytes;
+    uint64_t setup_timeout_ns, idle_timeout_ns, window_bytes, memory_bytes;
     bool encrypt;
 };
 
@@ -87,6 +87,14 @@ static leat_status read_key(const char *call, const leat_link_options *options, 
     return LEAT_OK;
 }
 
+/* Returns the default of memory_bytes. */
+static uint64_t default_memory_bytes(uint64_t window_bytes)
+{
+    uint64_t windows = window_bytes < UINT64_MAX / 4 ? 4 * window_bytes : UINT64_MAX;
+
+    return windows > LEATN_MEMORY_BYTES ? windows : LEATN_MEMORY_BYTES;
+}
+
 /* Checks the address and the options of a call. */
 static leat_status read_setup(const char *call, const char *address, const leat_link_options *given,
                               bool listening, struct setup *setup)
@@ -108,6 +116,7 @@ static leat_status read_setup(const char *call, const char *address, const leat_
     setup->idle_timeout_ns = options.idle_timeout_ns ? options.idle_timeout_ns : LEATN_IDLE_TIMEOUT_NS;
     setup->idle_timeout_ns = setup->idle_timeout_ns < IDLE_MIN_NS ? IDLE_MIN_NS : setup->idle_timeout_ns;
     setup->window_bytes = options.window_bytes ? options.window_bytes : LEATN_WINDOW_BYTES;
+    setup->memory_bytes = options.memory_bytes ? options.memory_bytes : default_memory_bytes(setup->window_bytes);
     setup->encrypt = options.encrypt;
     return LEAT_OK;
 }
@@ -142,6 +151,7 @@ static void start(const struct setup *setup, int fd, bool connected, struct net_
     connection->transport = leatn_scheme_name(setup->address.scheme);
     connection->idle_timeout_ns = setup->idle_timeout_ns;
     connection->window_bytes = setup->window_bytes;
+    connection->memory_bytes = setup->memory_bytes;
     leatn_socket_describe(&setup->address, connection);
     leatn_handshake_start(shake, &setup->secret, connected,
                           &(struct leatn_handshake_wishes){.idle_timeout_ns = setup->idle_timeout_ns,

@@ -108,6 +108,7 @@ void leatn_message_init(leat_link *link)
     }
     link->waiters.end = &link->waiters.first;
     link->unannounced.end = &link->unannounced.first;
+    link->unreserved.end = &link->unreserved.first;
 }
 
 /* ---- ops ---- */
@@ -123,12 +124,20 @@ static bool serves(const struct leatn_op *op)
     return op->kind == LEATN_OP_SERVE_GET || op->kind == LEATN_OP_SERVE_PUT;
 }
 
-/* Returns true if move() of a receive can move a byte now. */
+/* Returns true if a receive without a reserve has no credit that was not used: move() gives some. */
+static bool needs_credit(const struct leatn_op *op)
+{
+    bool announced = op->wire && op->number && !op->ended;
+
+    return announced && !op->reserve && op->granted == op->taken && op->taken < op->bytes;
+}
+
+/* Returns true if move() of a receive can move a byte now, or can give credit. */
 static bool receive_is_ready(const struct leatn_op *op)
 {
     const leat_link *link = op->link;
 
-    if (op->stash && op->stash->start < op->stash->end)
+    if ((op->stash && op->stash->start < op->stash->end) || needs_credit(op))
         return true;
     return link->fragment == op && link->fragment_left && !link->rx_busy && !link->want_in;
 }
@@ -220,6 +229,13 @@ static void add_piece(struct leatn_op *op, struct leatn_stash *stash)
     op->stash_end = &stash->next;
 }
 
+/* The receive keeps no more payload. announce_more() then gives the room to others. */
+static void give_reserve_up(struct leatn_op *op)
+{
+    op->link->reserved -= op->reserve;
+    op->reserve = 0;
+}
+
 /* Drops a reference. The caller has another reference to the link, or a reference to the op that it drops later
  * with leatn_op_release(), because the link must not be freed while its lock is held. */
 static void drop(struct leatn_op *op)
@@ -231,6 +247,7 @@ static void drop(struct leatn_op *op)
         op->next_op->op_place = op->op_place;
     while (op->stash)
         free_piece(op);
+    give_reserve_up(op);
     leatn_link_release(op->link);
     free(op);
 }
@@ -304,6 +321,28 @@ static void forget_want(struct leatn_want *want, leat_link *link)
     free(want);
 }
 
+/* Returns true if the window of a receive has room when no other receive has a reserve. */
+static bool fits_alone(const struct leatn_op *op)
+{
+    uint64_t window = op->link->connection.window_bytes;
+
+    return (op->bytes < window ? op->bytes : window) <= op->link->connection.memory_bytes;
+}
+
+/* Reserves memory for the window of a receive. Returns false if there is no room. */
+static bool reserve(struct leatn_op *op)
+{
+    leat_link *link = op->link;
+    uint64_t window = link->connection.window_bytes, left = op->bytes - op->taken;
+    uint64_t wanted = left < window ? left : window, credit = op->granted - op->taken;
+
+    wanted = wanted > credit ? wanted : credit; /* credit for memory of move() that was not used */
+    if (wanted > link->connection.memory_bytes - link->reserved)
+        return false;
+    link->reserved += op->reserve = wanted;
+    return true;
+}
+
 static void announce(leat_link *link, struct leatn_op *op)
 {
     struct leatn_frame frame = {.offset = op->offset, .bytes = op->bytes, .tag = op->tag};
@@ -318,9 +357,11 @@ static void announce(leat_link *link, struct leatn_op *op)
                                                       : LEATN_FRAME_WANT;
         frame.receive = op->number = ++link->last_number;
         frame.put = op->served;
-        op->granted = op->bytes < link->connection.window_bytes ? op->bytes : link->connection.window_bytes;
-        frame.credit = op->granted;
+        if (!reserve(op) && fits_alone(op))
+            op_queue_add(&link->unreserved, op);
+        frame.credit = op->granted = op->reserve;
         op_table_add(link->numbered, op);
+        refresh(op);
     }
     frame.tail_bytes = asks(op) ? (uint32_t)strlen(op->name) : 0;
     link->announced += receives(op);
@@ -334,10 +375,41 @@ static bool may_announce(const leat_link *link, const struct leatn_op *op)
     return (!receives(op) || link->announced < LEATN_RECEIVES_MAX) && (!asks(op) || link->asked < LEATN_PUTS_MAX);
 }
 
-/* Announces waiting ops as far as the limits allow. */
+/* Lets the other end send more, in steps of a quarter of what it may send ahead. */
+static void give_credit(struct leatn_op *op)
+{
+    leat_link *link = op->link;
+    /* A piece of the stash is freed as a whole. So its bytes that were taken still count. */
+    uint64_t freed = op->taken - (op->stash ? op->stash->start : 0), left = op->bytes - freed;
+    uint64_t credit = freed + (left < op->reserve ? left : op->reserve);
+
+    if (!op->wire || credit <= op->granted || (credit < op->bytes && credit - op->granted < op->reserve / 4))
+        return;
+    op->granted = credit;
+    leatn_link_queue(link,
+                     &(struct leatn_frame){.type = LEATN_FRAME_CREDIT, .receive = op->number, .credit = credit},
+                     NULL, false);
+    (void)leatn_link_flush(link);
+}
+
+/* Gives reserves to receives that had none, as far as there is room. */
+static void reserve_more(leat_link *link)
+{
+    struct leatn_op *op;
+
+    while (!link->failed && (op = link->unreserved.first) && reserve(op)) {
+        op_queue_remove(op);
+        give_credit(op);
+        refresh(op);
+    }
+}
+
+/* Announces waiting ops as far as the limits allow, after other ops have ended. */
 static void announce_more(leat_link *link)
 {
     struct leatn_op *op;
+
+    reserve_more(link);
 
     while (!link->failed && (op = link->unannounced.first) && may_announce(link, op)) {
         op_queue_remove(op);
@@ -853,19 +925,26 @@ static size_t take_stash(leat_link *link, struct leatn_op *op, void *memory, siz
     return bytes;
 }
 
-/* Lets the other end send more, in steps of a quarter of the window. */
-static void give_credit(leat_link *link, struct leatn_op *op)
+/* Gives credit for memory that move() was called with, if the receive has no other. */
+static void give_credit_for(struct leatn_op *op, size_t bytes)
 {
-    uint64_t window = link->connection.window_bytes, left = op->bytes - op->taken;
-    uint64_t credit = op->taken + (left < window ? left : window);
-
-    if (!op->wire || credit == op->granted || (credit < op->bytes && credit - op->granted < window / 4))
+    if (!needs_credit(op))
         return;
-    op->granted = credit;
-    leatn_link_queue(link,
-                     &(struct leatn_frame){.type = LEATN_FRAME_CREDIT, .receive = op->number, .credit = credit},
+    op->granted += bytes;
+    leatn_link_queue(op->link,
+                     &(struct leatn_frame){
+                         .type = LEATN_FRAME_CREDIT, .receive = op->number, .credit = op->granted},
                      NULL, false);
-    (void)leatn_link_flush(link);
+    (void)leatn_link_flush(op->link);
+}
+
+/* Frees a piece of the stash that has no bytes, unless the loop may be filling it. */
+static void free_empty_piece(struct leatn_op *op)
+{
+    struct leatn_stash *stash = op->stash;
+
+    if (stash && !stash->block && stash->start == stash->end && !op->link->rx_busy)
+        free_piece(op);
 }
 
 static size_t receive_move(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status)
@@ -888,15 +967,21 @@ static size_t receive_move(void *object, uint64_t offset, void *memory, size_t b
         if (!got)
             got = take_fragment(link, op, at, bytes - moved);
         if (!got && op->status == LEAT_OK) {
+            give_credit_for(op, bytes - moved);
             *status = LEAT_NOT_READY;
             break;
         }
         moved += got;
         op->taken += got;
-        give_credit(link, op);
+        free_empty_piece(op);
+        give_credit(op);
     }
-    if (op->taken == op->bytes)
+    if (op->taken == op->bytes) {
         uncount(op);
+        give_reserve_up(op);
+        announce_more(link);
+        (void)leatn_link_flush(link);
+    }
     refresh(op);
     leatn_link_unlock(link);
     return moved;
@@ -984,7 +1069,7 @@ void leatn_message_readable(leat_link *link)
 
 void leatn_message_stalled(leat_link *link)
 {
-    if (link->rx_busy || link->want_in || !link->fragment)
+    if (link->rx_busy || link->want_in || !link->fragment || !link->fragment->reserve)
         return;
     link->fragment->stalled = true;
     leatn_message_readable(link);
@@ -1010,7 +1095,8 @@ void leatn_message_carried(leat_link *link, struct leatn_op *op, struct leatn_st
     link->received_bytes += bytes;
     op->landed += bytes;
     refresh(op);
-    if (op->landed == op->bytes) {
+    /* A receive that has ended leaves with the GONE that answers its UNWANT. */
+    if (op->landed == op->bytes && !op->ended) {
         leave_wire(op);
         announce_more(link);
         (void)leatn_link_flush(link);
@@ -1283,6 +1369,7 @@ static void end_op(leat_link *link, struct leatn_op *op)
     } else if (op->want) {
         abandon_send(link, op, LEATN_FRAME_STOP, LEAT_ERROR_LINK);
     } else if (receives(op)) {
+        op_queue_remove(op);
         queue_number(link, LEATN_FRAME_UNWANT, op->number, false);
         if (link->fragment == op) {
             op->arrived += link->fragment_left;
@@ -1460,16 +1547,14 @@ static leat_status check_name(const struct call *call)
     return LEAT_OK;
 }
 
-/* Fails if the link has failed. */
-static leat_status check_link(const struct call *call)
+leat_status leatn_message_check_link(leat_link *link, const char *call, size_t bytes)
 {
-    leat_link *link = call->link;
     leat_status status = LEAT_OK;
 
     leatn_link_lock(link);
     if (link->failed)
-        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call->call,
-                            call->bytes, link->connection.peer, link->reason);
+        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call, bytes,
+                            link->connection.peer, link->reason);
     leatn_link_unlock(link);
     return status;
 }
@@ -1483,7 +1568,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
         return leatn_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
     if (call->kind == LEATN_OP_GET || call->kind == LEATN_OP_PUT)
         TRY(check_name(call));
-    TRY(check_link(call));
+    TRY(leatn_message_check_link(call->link, call->call, call->bytes));
     op = leatn_op_create(call->link, call->kind, call->tag, call->bytes);
     if (!op)
         return leatn_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);

@@ -26,6 +26,7 @@ enum { LEATN_KEY_MIN = 16, LEATN_KEY_MAX = 4096 };
 #define LEATN_SETUP_TIMEOUT_NS (10 * UINT64_C(1000000000))
 #define LEATN_IDLE_TIMEOUT_NS (30 * UINT64_C(1000000000))
 #define LEATN_WINDOW_BYTES (UINT64_C(8) << 20)
+#define LEATN_MEMORY_BYTES (UINT64_C(256) << 20) /* or four windows, if that is more */
 
 /* ---- connections ---- */
 
@@ -40,6 +41,7 @@ struct net_connection {
     uint64_t idle_timeout_ns;      /* of this end */
     uint64_t peer_idle_timeout_ns; /* of the other end: signs of life are sent three times in that time */
     uint64_t window_bytes;         /* of this end */
+    uint64_t memory_bytes;         /* of this end */
     bool ucx;                      /* both ends have UCX, and the address was ucx: */
     bool encrypted;                /* with these keys, which the caller of leatn_link_create() erases */
     struct leatn_session_keys keys;

@@ -21,6 +21,14 @@
  * Then timer() sees that nothing moved for 2 ms, and the loop reads the fragment into the stash of the receive. So
  * the frames behind it get through: two receives whose streams wait for each other do not block each other.
  *
+ * Memory. All stashes of a link together have at most memory_bytes. A receive is announced with credit for its
+ * window, which it reserves, or with no credit if the window has no room. The sender has credit for no more than
+ * the reserve, so the stash fits into it. A receive without a reserve is ready, although nothing has come, until
+ * leat calls its move(), which gives credit for the memory that it was called with. leat calls move() again for
+ * the rest of this memory, whatever its stream does, so the worker comes for each fragment, and the loop need not
+ * read it. Once a stream has reached its receive, leat calls move(). Therefore the limit blocks no such receive,
+ * whatever the streams of others wait for.
+ *
  * The sending side. tx_op is the send in whose fragment the socket is, or whose turn it is. Others that want to
  * send are in the list of waiters, and have the next turns. Control frames are sent between two fragments.
  */
@@ -104,7 +112,10 @@ struct leatn_op {
     uint64_t arrived, taken,
         granted;     /* bytes from the socket; bytes that move() has returned; credit of the sender */
     uint64_t landed; /* with a carrier: bytes that are there; arrived counts the announced ones */
-    bool stalled;    /* its worker does not come, so the loop reads its payload */
+    /* How many bytes of its payload this end may keep, counted in link->reserved; 0: none, so the sender gets
+     * credit only for memory that move() was called with. */
+    uint64_t reserve;
+    bool stalled; /* its worker does not come, so the loop reads its payload */
     struct leatn_stash *stash, **stash_end;
 
     /* Sends and puts. */
@@ -201,6 +212,8 @@ struct leat_link {
     struct leatn_op *numbered[LEATN_BUCKETS]; /* announced receives and gets, by number */
     struct leatn_op *puts[LEATN_BUCKETS];     /* puts that the other end knows, by number */
     struct leatn_op_queue unannounced; /* receives, gets and puts above the limits, in the order of the calls */
+    struct leatn_op_queue unreserved;  /* announced receives and gets that had no room in memory_bytes */
+    uint64_t reserved;                 /* sum of all reserves, at most memory_bytes */
     uint64_t last_number, last_put;    /* the latest numbers that this end gave */
     unsigned announced, asked;         /* receives and gets; gets and puts */
     struct leatn_op_queue sends_by_tag[LEATN_BUCKETS];   /* not matched */
@@ -297,6 +310,9 @@ void leatn_message_bye(leat_link *link);
 
 void leatn_op_hold(struct leatn_op *op);
 void leatn_op_drop(struct leatn_op *op); /* the caller has a reference to the link too */
+
+/* Without the lock: fails with LINK, for a call of the program, if the link has failed. */
+leat_status leatn_message_check_link(leat_link *link, const char *call, size_t bytes);
 
 /* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
 struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);

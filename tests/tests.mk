@@ -53,7 +53,8 @@ test_unit := $(unit_src:tests/unit/%.c=$(test_bin)/%)
 # Tests of libleat-net. They take from its archive what they need. The first three test everything up to the moment at
 # which a connection becomes a link, and have a stand-in for links.
 test_net := $(patsubst tests/net/%.c,$(test_bin)/%,$(sort $(wildcard $(addprefix tests/net/,test_*.c fuzz_*.c))))
-net_moves := $(addprefix $(test_bin)/,test_message test_message_kill test_region test_broadcast)
+net_moves := $(addprefix $(test_bin)/,test_message test_message_layout test_message_kill test_region test_broadcast \
+               test_link_memory)
 test_net_setup := $(addprefix $(test_bin)/,test_listener test_handshake fuzz_handshake)
 
 # A program in C++, for the headers that are C++.
@@ -305,13 +306,16 @@ check-plain: tests
 check-unit: tests
 	$(Q)tests/run.sh '$(BUILD)' cpu:0 $(test_unit)
 # Links between processes: only loopback and Unix sockets, and ports that the system chooses.
-# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped. Then all that
-# move bytes run over encrypted links.
+# The tests of messages and regions run once more with the payload by UCX; without UCX they are skipped. They also run
+# once more over encrypted links, and with links that keep little payload.
 check-net: $(test_net) $(test_jitter) $(test_bin)/link_peer
 	$(Q)status=0; export LEAT_PEER='$(abspath $(test_bin)/link_peer)'; \
 	tests/run.sh '$(BUILD)' cpu:0 $(test_net) tests/net/namespaces.sh || status=1; \
-	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message $(test_bin)/test_region || status=1; \
+	TEST_LINK_UCX=1 tests/run.sh '$(BUILD)' cpu:0 $(addprefix $(test_bin)/,test_message test_message_layout \
+	    test_region test_link_memory) || status=1; \
 	TEST_LINK_ENCRYPT=1 tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
+	TEST_LINK_MEMORY=100000 tests/run.sh '$(BUILD)' cpu:0 $(addprefix $(test_bin)/,test_message test_region \
+	    test_broadcast) || status=1; \
 	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
 	case '$(CFLAGS)' in *-fsanitize*) exit $$status ;; esac; \

@@ -210,6 +210,19 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy_3d(leat_stream *stream, void *dst,
  */
 LEAT_NODISCARD LEAT_API leat_status leat_ticket_report(leat_ticket *ticket, leat_stream *stream);
 
+/* ---- tickets of several steps ---------------------------------------------------------------------------- */
+
+/*
+ * Moves the point LEAT_COPY_POINT_DONE of a ticket behind the work that was submitted to stream before this call.
+ * So one ticket stands for a copy and the work that follows it, such as a leat_copy_layout() that unpacks what the
+ * copy has brought. The rest of the ticket still concerns the copy alone: its bytes, the point STAGED, its
+ * failure, its cancellation. stream: the copy's own, or one of the same device that waits for the copy. Of several
+ * calls the last one counts. Call it before another thread uses the ticket.
+ * Errors: HANDLE; INVALID (a stream of another device); HOST_MEMORY, DRIVER, NOT_PERMITTED (inside a host
+ * function). A failed call leaves the ticket as it was.
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream);
+
 /* ---- several links --------------------------------------------------------------------------------------- */
 
 /*

@@ -44,14 +44,24 @@
  * Who may connect. Nothing listens unless a program asks for it. A tcp: or ucx: address needs a key that both ends
  * know; each end proves to the other that it knows the key, and the key is never sent. Unless one end asks for
  * encryption (options.encrypt), the bytes themselves are neither encrypted nor authenticated: use such links on
- * networks that you trust (docs/links.md). A unix: address accepts processes of the same user, and of root; a key is optional. A process of
- * root connects to a process of another user only with a key.
+ * networks that you trust (docs/links.md). A unix: address accepts processes of the same user, and of root; a key
+ * is optional. A process of root connects to a process of another user only with a key.
  *
  * Encryption. With options.encrypt at one end or both, all bytes of the link are encrypted and authenticated, by
  * ChaCha20-Poly1305 with keys that are made anew for each connection (X25519, bound to the key that both ends know):
  * who learns that key later cannot read what he has recorded. It takes processor time at both ends and bounds the rate
  * of a link by that of one thread (docs/links.md has figures). A complete send may then have up to 64 KiB in leat's
  * memory that the operating system has not taken yet; leat sends them. ucx: addresses refuse it.
+ *
+ * Memory. The other end may send a window of each message ahead. leat keeps these bytes while the receiver's
+ * stream is blocked: for all receives and puts of the link together at most memory_bytes. A receive for whose
+ * window there is no room lets the other end send only as much as leat can move on at once: into host memory
+ * nothing before its stream reaches it, into device memory what fits into its ring of pinned memory. So it waits
+ * for a round trip more often, but the limit holds up no receive whose stream has reached it. It gets a window
+ * when others are complete. If memory_bytes is less than window_bytes, all larger messages are received in this
+ * way. The other end cannot make leat keep more: the link fails if it sends what it may not. With UCX the limit
+ * counts payload too, but leat takes 1 MiB of memory for each part of more than 64 KiB, as the other end cuts it,
+ * and such memory also for the parts that leat moves on at once.
  *
  * Failures. A link fails as a whole: the other process ended, or was silent for idle_timeout_ns; the network
  * failed; a message broke the protocol. Every copy on the link then fails with LEAT_ERROR_LINK, and so does every
@@ -70,6 +80,7 @@
 #define LEAT_LINK_H
 
 #include <leat/copy.h>
+#include <leat/layout.h>
 #include <leat/virtual.h>
 
 #ifdef __cplusplus
@@ -98,6 +109,8 @@ typedef struct leat_link_options {
     uint64_t window_bytes;     /* how many bytes of a message may be under way before the receiver has taken them;
                                   0: 8 MiB. A link needs at least bandwidth times round trip. leat keeps so many
                                   bytes of a message in host memory if the receiver's stream is blocked */
+    uint64_t memory_bytes;     /* how many bytes of all messages together leat keeps so for the link; 0: 256 MiB,
+                                  or four windows if that is more. See "Memory" above */
     uint32_t encrypt;          /* 1: encrypt the link, also if only this end asks for it; it needs a key */
 } leat_link_options;
 #define LEAT_LINK_OPTIONS_INIT LEAT_SIZED_INIT_(leat_link_options)
@@ -190,6 +203,62 @@ LEAT_NODISCARD LEAT_API leat_status leat_receive(leat_stream *stream, void *dst,
 LEAT_NODISCARD LEAT_API leat_status leat_receive_start(leat_stream *stream, void *dst, leat_link *link,
                                                        uint64_t tag, size_t bytes,
                                                        const leat_copy_options *options, leat_ticket **ticket);
+
+/* ---- messages between layouts ------------------------------------------------------------------------------- */
+
+/*
+ * Sends an array that lies at src as layout says (leat/layout.h), in stream order. The elements travel packed, in
+ * the order of a C array of layout's sizes, and nothing else does. So the message is that of leat_send() for the
+ * packed array, and every receive of so many bytes meets it: a leat_receive() gets the packed array, and a
+ * leat_receive_layout() puts the elements where its own layout says. The layout of the other end may have other
+ * strides, another order of the dimensions in memory, or other sizes with the same number of bytes. leat compares
+ * only the bytes of the two ends; that both have the same element_bytes, and read the elements in the same order,
+ * is for the two programs to agree on. This sends a matrix, which the other end receives as its transpose:
+ *
+ *     leat_layout_dense(&a, 2, (int64_t[]){rows, columns}, 4);        // the sender
+ *     leat_send_layout(stream, link, 1, src, &a);
+ *
+ *     leat_layout_dense(&b, 2, (int64_t[]){columns, rows}, 4);        // the receiver: b has the sizes of a,
+ *     leat_layout_transpose(&b, 0, 1);                                // and its columns are dense in memory
+ *     leat_receive_layout(stream, dst, &b, link, 1);
+ *
+ * An array that is packed already is sent from its place, as by leat_send(). For any other one the call takes
+ * device memory for the packed array from leat_alloc(), which is free again when the stream has completed the
+ * message. To send a large array with less memory, send slices of it (leat_layout_slice()) as messages of their
+ * own: on one stream they use the same memory, one after the other. The other end must then receive the same
+ * slices.
+ *
+ * leat reads layout before the call returns, and a list of indices as leat_copy_layout() does. If a size is 0, no
+ * message is sent, whatever src is. leat_send_layout_start() returns a ticket too, which the caller destroys;
+ * options may be NULL. The ticket, cancelling and deadlines are as for leat_send_start(); its bytes are those of
+ * the packed array. A failed call has sent nothing and keeps nothing.
+ * Errors: as leat_send(); INVALID, RANGE, UNSUPPORTED (as leat_copy_layout(), for src and its layout);
+ * DEVICE_MEMORY, HOST_MEMORY (for the packed array).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_send_layout(leat_stream *stream, leat_link *link, uint64_t tag,
+                                                     const void *src, const leat_layout *layout);
+LEAT_NODISCARD LEAT_API leat_status leat_send_layout_start(leat_stream *stream, leat_link *link, uint64_t tag,
+                                                           const void *src, const leat_layout *layout,
+                                                           const leat_copy_options *options, leat_ticket **ticket);
+
+/*
+ * Receives the next message with this tag, which has the bytes of the packed array, and puts its elements at dst
+ * as layout says, in stream order. The other end may have called leat_send_layout() or leat_send(). An array that
+ * is packed in memory is received in its place. For any other one the call takes device memory for the packed
+ * array, as leat_send_layout() does, and the stream unpacks it when all bytes are there. The ticket is done when
+ * the elements are at dst. Its arrived_bytes are those that have come.
+ *
+ * Bytes between the elements are not written. If the message fails, is cancelled or passes its deadline, all
+ * elements at dst are undefined. A failed call has not announced the receive to the other end, and keeps nothing.
+ * Errors: as leat_receive(); INVALID, RANGE, UNSUPPORTED (as leat_copy_layout(), for dst and its layout: the
+ * strides must not write a byte twice); DEVICE_MEMORY, HOST_MEMORY (for the packed array).
+ */
+LEAT_NODISCARD LEAT_API leat_status leat_receive_layout(leat_stream *stream, void *dst, const leat_layout *layout,
+                                                        leat_link *link, uint64_t tag);
+LEAT_NODISCARD LEAT_API leat_status leat_receive_layout_start(leat_stream *stream, void *dst,
+                                                              const leat_layout *layout, leat_link *link,
+                                                              uint64_t tag, const leat_copy_options *options,
+                                                              leat_ticket **ticket);
 
 /* ---- one message to many processes ------------------------------------------------------------------------ */
 

@@ -1,5 +1,6 @@
 /* ticket.c - implements tickets, with which the program follows a copy. The ticket of a copy by workers refers to
- * the copy's jobs, mostly one. The ticket of any other copy has an event, which is recorded after the copy. */
+ * the copy's jobs, mostly one. The ticket of any other copy has an event, which is recorded after the copy. So has
+ * every ticket that was given to leat_ticket_extend(). */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/sized.h"
@@ -19,7 +20,7 @@ struct leat_ticket {
     bool staged;        /* the copy was already staged when the call that made the ticket returned */
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
-    leat_event *event;
+    leat_event *event; /* NULL, or it must be reached before the point LEAT_COPY_POINT_DONE */
     const char *protocol; /* see leat_ticket_info */
     uint64_t traced; /* id of the copy in a trace; 0: it was not traced */
     /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
@@ -179,13 +180,12 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
-/* Returns LEAT_OK if the copy is complete. If the event does not exist any more, the copy is complete, because the
- * device was closed, and closing waits for all work. */
+/* Returns LEAT_OK if the ticket's event, if any, was reached. If the event does not exist any more, it was
+ * reached, because the device was closed, and closing waits for all work. */
 static leat_status event_reached(const leat_ticket *ticket)
 {
     leat_status status;
 
-    leati_assert(!ticket->job_count);
     if (!ticket->event)
         return LEAT_OK;
     status = leat_event_query(ticket->event);
@@ -239,12 +239,18 @@ static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point poin
 {
     for (unsigned i = 0; i < ticket->job_count; i++)
         LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point, end_ns));
+    if (ticket->event && point == LEAT_COPY_POINT_DONE)
+        LEATI_TRY(wait_for_event(ticket, end_ns));
     return result_of(ticket);
 }
 
 static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
 {
-    info->staged = info->done = 1;
+    leat_status status = event_reached(ticket);
+
+    info->staged = 1;
+    info->done = status == LEAT_OK;
+    info->status = status < LEAT_OK ? status : LEAT_OK;
     for (unsigned i = 0; i < ticket->job_count; i++) {
         struct leati_job_state state;
 
@@ -281,7 +287,7 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     if (ticket->staged && point == LEAT_COPY_POINT_STAGED)
         return LEAT_OK;
     status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);
-    return status >= LEAT_OK ? status : leati_fail_in(status, "leat_ticket_wait");
+    return status == LEAT_OK || status == LEAT_NOT_READY ? status : leati_fail_in(status, "leat_ticket_wait");
 }
 
 leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info)
@@ -341,6 +347,31 @@ leat_status leat_ticket_report(leat_ticket *ticket, leat_stream *stream)
     if (!outcome)
         return leati_fail(LEAT_ERROR_HOST_MEMORY, "leat_ticket_report: out of host memory (the copy's outcome)");
     return leati_timeline_subscribe(stream->timeline, outcome);
+}
+
+leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream)
+{
+    leat_event *event = NULL;
+    leat_status status;
+
+    LEATI_TRY(leati_check_permitted("leat_ticket_extend"));
+    LEATI_TRY(check_ticket("leat_ticket_extend", ticket));
+    LEATI_TRY(leati_check_stream("leat_ticket_extend", stream));
+    if (stream->device != ticket->device)
+        return leati_fail(LEAT_ERROR_INVALID,
+                          "leat_ticket_extend: the stream is of %s, the copy of another device; use the copy's stream",
+                          stream->device->name);
+    status = leat_event_create(ticket->device, &event);
+    if (status == LEAT_OK)
+        status = leat_event_record(stream, event);
+    if (status != LEAT_OK) {
+        (void)LEATI_QUIETLY(leat_event_destroy(event));
+        return leati_fail_in(status, "leat_ticket_extend");
+    }
+    if (ticket->event)
+        (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
+    ticket->event = event;
+    return LEAT_OK;
 }
 
 leat_status leat_ticket_destroy(leat_ticket *ticket)

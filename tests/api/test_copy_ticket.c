@@ -332,6 +332,98 @@ static void wrong_options_of_a_copy(void **state)
     end_room(&room);
 }
 
+/* ---- extended tickets ---- */
+
+/* The point DONE moves behind later work of the stream, whoever makes the copy; the point STAGED does not. */
+static void an_extended_ticket_waits_for_later_work(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+
+    for (size_t i = 0; i < SIZES; i++)
+        for (unsigned pageable = 0; pageable < 2; pageable++) {
+            void *src = pageable ? (void *)room.in : test_alloc(t->device, LEAT_KIND_PINNED, sizes[i]);
+            leat_ticket *ticket = test_copy_start(t->stream, room.memory, src, sizes[i]);
+            struct test_gate *gate;
+            leat_ticket_info info;
+
+            OK(leat_stream_synchronize(t->stream));
+            OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0));
+            gate = test_gate_close(t->stream);
+            OK(leat_ticket_extend(ticket, t->stream));
+            assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
+            info = test_ticket_info(ticket);
+            assert_true(!info.done && info.status == LEAT_OK);
+            if (pageable) {
+                OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0));
+                assert_true(info.staged);
+            }
+            test_gate_open(gate);
+            OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+            info = test_ticket_info(ticket);
+            assert_true(info.done && info.bytes == sizes[i] && info.arrived_bytes == sizes[i]);
+            /* The last call counts. */
+            gate = test_gate_close(t->stream);
+            OK(leat_ticket_extend(ticket, t->stream));
+            OK(leat_ticket_extend(ticket, t->second));
+            OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+            test_gate_open(gate);
+            OK(leat_ticket_destroy(ticket));
+            OK(leat_stream_synchronize(t->stream));
+            if (!pageable)
+                OK(leat_memory_free(src));
+        }
+    end_room(&room);
+}
+
+/* A copy that was cancelled is done only when the later work is, too. */
+static void an_extended_ticket_keeps_its_failure(void **state)
+{
+    struct test_state *t = *state;
+    struct room room = make_room(t->device, MOST);
+    struct test_gate *gate = test_gate_close(t->stream);
+    leat_ticket *ticket = test_copy_start(t->stream, room.out, room.memory, MOST);
+
+    OK(leat_ticket_extend(ticket, t->stream));
+    OK(leat_ticket_cancel(ticket));
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0), LEAT_NOT_READY);
+    test_gate_open(gate);
+    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "leat_ticket_wait");
+    assert_true(test_ticket_info(ticket).done);
+    assert_int_equal(test_ticket_info(ticket).status, LEAT_ERROR_CANCELLED);
+    OK(leat_ticket_destroy(ticket));
+    OK(leat_stream_synchronize(t->stream));
+    end_room(&room);
+}
+
+static void an_extended_ticket_outlives_its_device(void **state)
+{
+    leat_device *device = test_open_other(), *own = ((struct test_state *)*state)->device;
+    struct test_state *t = *state;
+    unsigned char *src = test_buffer(4 * MIB), *dst = test_buffer(4 * MIB);
+    leat_ticket *ticket;
+    leat_stream *stream;
+
+    if (!device) {
+        free(src);
+        free(dst);
+        SKIP_OTHER("there is no second device");
+    }
+    OK(leat_stream_create(device, &stream));
+    ticket = test_copy_start(stream, dst, src, 4 * MIB);
+    assert_ptr_not_equal(device, own);
+    REFUSED(leat_ticket_extend(ticket, t->stream), LEAT_ERROR_INVALID, "another device");
+    OK(leat_ticket_extend(ticket, stream));
+    REFUSED(leat_ticket_extend(NULL, stream), LEAT_ERROR_HANDLE, "ticket");
+    REFUSED(leat_ticket_extend(ticket, NULL), LEAT_ERROR_HANDLE, "stream");
+    OK(leat_device_close(device));
+    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+    assert_true(test_ticket_info(ticket).done);
+    OK(leat_ticket_destroy(ticket));
+    free(src);
+    free(dst);
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_ticket_tells_how_far_its_copy_is),
     STATE_TEST(tickets_of_memory_that_is_not_pageable),
@@ -342,6 +434,9 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(host_functions_may_look_but_not_wait),
     STATE_TEST(wild_tickets_and_dead_ones),
     STATE_TEST(wrong_options_of_a_copy),
+    STATE_TEST(an_extended_ticket_waits_for_later_work),
+    STATE_TEST(an_extended_ticket_keeps_its_failure),
+    STATE_TEST(an_extended_ticket_outlives_its_device),
 };
 
 TEST_MAIN(tests)

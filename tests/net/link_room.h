@@ -64,8 +64,8 @@ static inline void make_sockets(enum transport transport, int fds[2])
 
 struct link_setup {
     enum transport transport;
-    uint64_t idle_ns, window_bytes; /* 0: the default */
-    bool encrypted;                 /* with keys that the tests know */
+    uint64_t idle_ns, window_bytes, memory_bytes; /* 0: the default */
+    bool encrypted;                               /* with keys that the tests know */
 };
 
 /* Makes a link of a connected socket. */
@@ -82,7 +82,9 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
                                         .idle_timeout_ns = idle,
                                         .peer_idle_timeout_ns = idle,
                                         .window_bytes =
-                                            setup->window_bytes ? setup->window_bytes : LEATN_WINDOW_BYTES};
+                                            setup->window_bytes ? setup->window_bytes : LEATN_WINDOW_BYTES,
+                                        .memory_bytes =
+                                            setup->memory_bytes ? setup->memory_bytes : LEATN_MEMORY_BYTES};
     leat_link *link = NULL;
 
     connection.encrypted = setup->encrypted;
@@ -94,8 +96,9 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
     return link;
 }
 
-/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX; with
- * TEST_LINK_ENCRYPT, all are encrypted. */
+/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX. With
+ * TEST_LINK_MEMORY they keep so many bytes of payload, where a test does not say it. */
+    bool encrypted;                               /* with keys that the tests know */
 struct ends {
     leat_link *one, *two;
 };
@@ -107,7 +110,9 @@ static inline struct ends make_ends(const struct link_setup *setup)
 
     if (getenv("TEST_LINK_UCX"))
         chosen.transport = TRANSPORT_UCX;
-    chosen.encrypted = chosen.encrypted || getenv("TEST_LINK_ENCRYPT");
+    if (getenv("TEST_LINK_MEMORY") && !chosen.memory_bytes)
+        chosen.memory_bytes = strtoull(getenv("TEST_LINK_MEMORY"), NULL, 10);
+    bool encrypted;                               /* with keys that the tests know */
     make_sockets(chosen.transport, fds);
     return (struct ends){link_of(fds[0], &chosen, "the second end"), link_of(fds[1], &chosen, "the first end")};
 }

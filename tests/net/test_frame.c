@@ -11,6 +11,7 @@
 
 static const struct leatn_frame good[] = {
     {.type = LEATN_FRAME_WANT, .receive = 1, .tag = UINT64_MAX, .bytes = INT64_MAX, .credit = 1},
+    {.type = LEATN_FRAME_WANT, .receive = 2, .tag = 1, .bytes = 9},
     {.type = LEATN_FRAME_CREDIT, .receive = UINT64_MAX, .credit = INT64_MAX},
     {.type = LEATN_FRAME_DATA, .receive = 7, .offset = 1 << 20, .tail_bytes = LEATN_FRAGMENT_MAX},
     {.type = LEATN_FRAME_UNWANT, .receive = 5},
@@ -81,7 +82,7 @@ static void test_bad_frames(void **state)
     assert_non_null(strstr(leatn_frame_decode(bytes, &frame), "must be 0"));
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .bytes = 1, .credit = 1}, "number");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .credit = 1}, "no bytes");
-    refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1}, "credit is 0");
+    refuse((struct leatn_frame){.type = LEATN_FRAME_CREDIT, .receive = 1}, "credit is 0");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1, .credit = 2}, "larger");
     refuse((struct leatn_frame){.type = LEATN_FRAME_WANT, .receive = 1, .bytes = 1ull << 63, .credit = 2},
            "large");

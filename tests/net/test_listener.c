@@ -59,6 +59,7 @@ static void try_connection(const char *address, const char *key, const char *tra
 
     listens.idle_timeout_ns = 5 * SECOND;
     listens.window_bytes = 1 << 20;
+    listens.memory_bytes = 5 << 20;
     connects.idle_timeout_ns = 7 * SECOND;
     OK(leat_listen(address, &listens, &listener));
     begin_accept(&accept, listener, 30 * SECOND);
@@ -70,9 +71,11 @@ static void try_connection(const char *address, const char *key, const char *tra
     assert_int_equal(link->connection.idle_timeout_ns, 7 * SECOND);
     assert_int_equal(link->connection.peer_idle_timeout_ns, 5 * SECOND);
     assert_int_equal(link->connection.window_bytes, 8 << 20);
+    assert_int_equal(link->connection.memory_bytes, 256 << 20);
     assert_int_equal(accept.link->connection.idle_timeout_ns, 5 * SECOND);
     assert_int_equal(accept.link->connection.peer_idle_timeout_ns, 7 * SECOND);
     assert_int_equal(accept.link->connection.window_bytes, 1 << 20);
+    assert_int_equal(accept.link->connection.memory_bytes, 5 << 20);
     expect_bytes_pass(link, accept.link);
     expect_bytes_pass(accept.link, link);
     OK(leat_link_close(link));

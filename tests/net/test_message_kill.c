@@ -70,7 +70,9 @@ static void open_end(struct end *end, int fd, enum transport transport, const ch
     for (unsigned i = 0; i < 4; i++)
         OK(leat_stream_create(end->device, &end->streams[i]));
     end->link =
-        link_of(fd, &(struct link_setup){.transport = transport, .window_bytes = 1 + below(2 * MIB)}, peer);
+        link_of(fd, &(struct link_setup){.transport = transport, .window_bytes = 1 + below(2 * MIB),
+                                   .memory_bytes = below(2) ? 0 : 1 + below(4 * MIB)},
+                peer);
     end->exposed = make_memory(end->device, end->streams[0], LEAT_KIND_DEVICE, BYTES_MOST, 0);
     if (leat_expose(end->streams[3], end->link, "region", end->exposed.at, BYTES_MOST, LEAT_ACCESS_READ_WRITE,
                     &end->region) != LEAT_OK)

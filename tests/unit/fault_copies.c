@@ -286,6 +286,8 @@ static bool use_tickets(struct world *w)
     STEP(leat_copy_start(w->stream, w->plain, host_in, LONG_BYTES, &options, &tickets[0]));
     STEP(leat_copy_start(w->stream, host_out, w->plain, LONG_BYTES, NULL, &tickets[1]));
     STEP(leat_copy_start(w->stream, w->pinned, w->plain, LONG_BYTES, NULL, &tickets[2]));
+    STEP(leat_ticket_extend(tickets[1], w->stream));
+    STEP(leat_ticket_extend(tickets[2], w->stream));
     STEP(leat_ticket_get_info(tickets[0], &info));
     STEP(leat_ticket_wait(tickets[0], LEAT_COPY_POINT_STAGED, LEAT_FOREVER));
     memset(host_in, 0, LONG_BYTES);
