@@ -96,9 +96,9 @@ static inline leat_link *link_of(int fd, const struct link_setup *setup, const c
     return link;
 }
 
-/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX. With
- * TEST_LINK_MEMORY they keep so many bytes of payload, where a test does not say it. */
-    bool encrypted;                               /* with keys that the tests know */
+/* Two ends of one link. With TEST_LINK_UCX in the environment, all links carry their payload by UCX; with
+ * TEST_LINK_ENCRYPT, all are encrypted; with TEST_LINK_MEMORY they keep so many bytes of payload, where a test does
+ * not say it. */
 struct ends {
     leat_link *one, *two;
 };
@@ -112,7 +112,7 @@ static inline struct ends make_ends(const struct link_setup *setup)
         chosen.transport = TRANSPORT_UCX;
     if (getenv("TEST_LINK_MEMORY") && !chosen.memory_bytes)
         chosen.memory_bytes = strtoull(getenv("TEST_LINK_MEMORY"), NULL, 10);
-    bool encrypted;                               /* with keys that the tests know */
+    chosen.encrypted = chosen.encrypted || getenv("TEST_LINK_ENCRYPT");
     make_sockets(chosen.transport, fds);
     return (struct ends){link_of(fds[0], &chosen, "the second end"), link_of(fds[1], &chosen, "the first end")};
 }
