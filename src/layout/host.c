@@ -23,7 +23,7 @@
 #define SMALL_BYTES ((uint64_t)128 << 10)
 #define PARTS 16
 #define STREAMING_BYTES ((uint64_t)4 << 20) /* copies with at least this payload use non-temporal stores */
-#define SHORT_BYTES 32                      /* if runs are shorter, a shuffle is preferred to tiles */
+#define SHORT_BYTES 64                      /* if runs are shorter, a shuffle is preferred to tiles */
 #define SHORTEST_BYTES 4                    /* minimum length of the runs of tiles */
 #define SOURCE_BYTES 256                 /* minimum length of the source that the innermost loops read in a row */
 #define COUNTED_BYTES 256                /* minimum length of the dimension that counts a shuffle's groups */

@@ -119,12 +119,20 @@ struct leati_shuffle {
     unsigned src_count;                                             /* number of source registers */
 };
 
-/* Run the shuffle times times, with registers of 16 bytes (avx2) or of 64 bytes (vbmi). count: the number of
- * destination registers. Only vbmi can use streaming stores. */
-void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
-                        const char *src, uint64_t times);
-void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
-                        const char *src, uint64_t times);
+/* Where a shuffle runs. Register j of the destination is at dst_at[j]; its bytes come from source registers that are
+ * src_from[j] bytes behind their places in src_at. */
+struct leati_shuffle_run {
+    char *dst;
+    const char *src;
+    uint64_t times; /* number of iterations */
+    bool streaming; /* use streaming stores; all registers of the destination must begin at cache lines */
+    int64_t dst_at[LEATI_SHUFFLE_MOST], src_from[LEATI_SHUFFLE_MOST];
+};
+
+/* Run the shuffle with registers of 16 bytes (avx2) or of 64 bytes (vbmi). count: the number of destination
+ * registers. avx2 uses no streaming stores. */
+void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, const struct leati_shuffle_run *run);
+void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, const struct leati_shuffle_run *run);
 
 /* ---- tiles ---- */
 
