@@ -26,11 +26,11 @@ struct shuffle_job {
     size_t width;   /* bytes of a register */
     unsigned count; /* number of destination registers */
     bool gaps;      /* source registers also contain unused units, which may be behind the last used unit */
-    bool planes;    /* each unit of a group goes to a plane of its own, which destination register j has for unit j */
+    bool planes; /* each unit of a group goes to a plane of its own, which destination register j has for unit j */
     struct leati_shuffle shuffle;
     uint64_t groups_at_once; /* number of groups that one iteration copies */
 
-    size_t dst_group_bytes;  /* bytes from one group to the next on the destination */
+    size_t dst_group_bytes; /* bytes from one group to the next on the destination */
 };
 
 /* ---- which byte comes from where ---- */
@@ -209,8 +209,8 @@ static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *s
 }
 
 /* Copies count units to one of the planes, beginning with group number first. */
-static void plane_by_unit(const struct shuffle_job *job, unsigned plane, char *dst, const char *src, uint64_t first,
-                          uint64_t count)
+static void plane_by_unit(const struct shuffle_job *job, unsigned plane, char *dst, const char *src,
+                          uint64_t first, uint64_t count)
 {
     unsigned next = job->nest->dst_dims;
     struct leati_loop_nest nest = {.dims = 1,

@@ -2,8 +2,8 @@
  * host_shuffle_x86.c - does the byte permutes for host_shuffle.c, with registers of 16 bytes (AVX2) or of 64 bytes
  * (AVX-512 VBMI).
  */
-#include "layout/host_kernels.h"
 #include "base/assert.h"
+#include "layout/host_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
