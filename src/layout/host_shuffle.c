@@ -14,6 +14,7 @@
  * units, forwards or backwards, on the source.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,7 @@ static uint64_t find_first(const struct shuffle_job *job, const char *dst, bool 
 {
     uint64_t most = 0;
 
+    leati_assert(job->count && job->count <= MOST);
     for (unsigned j = 0; j < job->count; j++) {
         first[j] = *streaming ? groups_before_line(job, dst + job->shuffle.dst_at[j]) : 0;
         most = first[j] > most ? first[j] : most;
@@ -274,14 +276,15 @@ static void step(const void *context, char *dst, const char *src)
         run.src_from[j] = (int64_t)first[j] * nest->src_stride[next];
     }
     (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(&job->shuffle, job->count, &run);
-    for (unsigned j = 0; j < job->count && job->planes; j++) {
+    if (!job->planes) {
+        unit_by_unit(job, dst, src, 0, first[0]);
+        unit_by_unit(job, dst, src, first[0] + done, groups - first[0] - done);
+        return;
+    }
+    for (unsigned j = 0; j < job->count; j++) {
         plane_by_unit(job, j, dst, src, 0, first[j]);
         plane_by_unit(job, j, dst, src, first[j] + done, groups - first[j] - done);
     }
-    if (job->planes)
-        return;
-    unit_by_unit(job, dst, src, 0, first[0]);
-    unit_by_unit(job, dst, src, first[0] + done, groups - first[0] - done);
 }
 
 void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src)
