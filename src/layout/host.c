@@ -22,8 +22,8 @@
 #define PART_BYTES ((uint64_t)1 << 20)
 #define SMALL_BYTES ((uint64_t)128 << 10)
 #define PARTS 16
-#define STREAMING_BYTES ((uint64_t)4 << 20) /* copies with at least this payload use non-temporal stores */
-#define SHORT_BYTES 32                      /* if runs are shorter, a shuffle is preferred to tiles */
+#define STREAMING_BYTES ((uint64_t)2 << 20) /* copies with at least this payload use non-temporal stores */
+#define SHORT_BYTES 64                      /* if runs are shorter, a shuffle is preferred to tiles */
 #define SHORTEST_BYTES 4                    /* minimum length of the runs of tiles */
 #define SOURCE_BYTES 256                 /* minimum length of the source that the innermost loops read in a row */
 #define COUNTED_BYTES 256                /* minimum length of the dimension that counts a shuffle's groups */
@@ -342,15 +342,14 @@ static void cut_runs(const struct leati_canonical *canonical, struct leati_host_
     cut(canonical, host, after, canonical->dims, room ? room : 1, 1);
 }
 
-/* Returns the maximum number of units of a source row in a part. It is twice as high for tiles that go directly to
- * the destination as for tiles that go through the buffer, which were slower with that number. */
+/* Returns the maximum number of units of a source row in a part. */
 static uint64_t most_src_units(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
-    bool direct = canonical->unit_bytes >= 4 && !leati_wide_tile(canonical->unit_bytes);
+    bool direct = !leati_wide_tile(canonical->unit_bytes);
 
     for (unsigned i = host->dst_dims; i < host->dst_dims + host->src_dims; i++)
         direct &= canonical->dst_stride[host->order[i]] % LEATI_LINE_BYTES == 0;
-    return direct ? LEATI_TILES_SRC_MOST : LEATI_TILES_SRC_MOST / 2;
+    return direct ? LEATI_TILES_SRC_MOST : LEATI_TILES_STAGED_MOST;
 }
 
 static void cut_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)

@@ -68,8 +68,9 @@ void leati_nest_elements(const struct leati_loop_nest *nest, char *dst, const ch
  * LEATI_TILES_SRC_MOST units. Units have 1, 2, 4, 8 or 16 bytes, or a size that leati_wide_tile() supports. */
 void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char *src);
 
-#define LEATI_TILES_DST_MOST 1024
-#define LEATI_TILES_SRC_MOST 2048
+#define LEATI_TILES_DST_MOST 2048
+#define LEATI_TILES_SRC_MOST 4096
+#define LEATI_TILES_STAGED_MOST 1024 /* the same number if rows of the destination do not begin at cache lines */
 
 /* Permutes units within registers. The first dst_dims dimensions form a small group of units, and the next
  * dimension counts groups. One of these conditions must hold:
@@ -119,16 +120,27 @@ struct leati_shuffle {
     unsigned src_count;                                             /* number of source registers */
 };
 
-/* Run the shuffle times times, with registers of 16 bytes (avx2) or of 64 bytes (vbmi). count: the number of
- * destination registers. Only vbmi can use streaming stores. */
-void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
-                        const char *src, uint64_t times);
-void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, bool streaming, char *dst,
-                        const char *src, uint64_t times);
+/* Where a shuffle runs. Register j of the destination is at dst_at[j]; its bytes come from source registers that
+ * are src_from[j] bytes behind their places in src_at. */
+struct leati_shuffle_run {
+    char *dst;
+    const char *src;
+    uint64_t times; /* number of iterations */
+    bool streaming; /* use streaming stores; all registers of the destination must begin at cache lines */
+    int64_t dst_at[LEATI_SHUFFLE_MOST], src_from[LEATI_SHUFFLE_MOST];
+};
+
+/* Run the shuffle with registers of 16 bytes (avx2) or of 64 bytes (vbmi). count: the number of destination
+ * registers. avx2 uses no streaming stores. */
+void leati_shuffle_avx2(const struct leati_shuffle *shuffle, unsigned count, const struct leati_shuffle_run *run);
+void leati_shuffle_vbmi(const struct leati_shuffle *shuffle, unsigned count, const struct leati_shuffle_run *run);
 
 /* ---- tiles ---- */
 
 #define LEATI_LINE_BYTES 64
+
+/* Tiles with more rows are not paired. The hardware prefetcher cannot follow all rows of such a pair. */
+#define LEATI_PAIR_SIDE 16
 
 /*
  * Transposes one square tile: reads one cache line from each of n source rows, where n is the number of units in a
@@ -142,6 +154,13 @@ typedef void (*leati_tile)(char *dst, const int64_t *dst_rows, const char *src, 
  * or more. */
 typedef void (*leati_part_tile)(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                                 const int64_t *src_rows, unsigned src_row_count);
+
+/* Transposes a tile, or a pair if its side is at most LEATI_PAIR_SIDE, to rows that need not begin at cache lines.
+ * Uses streaming stores. Of each row it writes as many lines as the tile or pair fills, from the line in which it
+ * begins on. left: a line for each row; on entry it ends with the bytes in front of the tile, on return with the
+ * last bytes of the tile, which belong to the next line. */
+typedef void (*leati_joined_tile)(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows,
+                                  char *left);
 
 /* Smaller tiles in plain C, for units of 1, 2, 4, 8 and 16 bytes. */
 void leati_part_tile_1(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
@@ -170,6 +189,8 @@ leati_part_tile leati_wide_tile(uint64_t bytes);
 struct leati_tiles {
     leati_tile cached[5], streaming[5], streaming_pair[5];
     leati_part_tile part[5];
+    leati_joined_tile joined[5]; /* NULL: there is none */
+    leati_part_tile triple[3];   /* for wide units of 3, 6 and 12 bytes; NULL: leati_wide_tile() */
     void (*stream)(char *dst, const char *src, size_t bytes); /* streams a run; both addresses may be unaligned */
 };
 

@@ -14,6 +14,7 @@
  * units, forwards or backwards, on the source.
  */
 #include "layout/host_kernels.h"
+#include "base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,11 @@ struct shuffle_job {
     size_t width;   /* bytes of a register */
     unsigned count; /* number of destination registers */
     bool gaps;      /* source registers also contain unused units, which may be behind the last used unit */
+    bool planes; /* each unit of a group goes to a plane of its own, which destination register j has for unit j */
     struct leati_shuffle shuffle;
     uint64_t groups_at_once; /* number of groups that one iteration copies */
 
-    /* Streaming stores need destination registers that begin at cache lines. */
     size_t dst_group_bytes; /* bytes from one group to the next on the destination */
-    bool streams_alike;     /* all destination registers have the same offset within a cache line */
 };
 
 /* ---- which byte comes from where ---- */
@@ -76,7 +76,6 @@ static void interleave(struct shuffle_job *job, const int64_t *src_offset)
     job->shuffle.src_step = (int64_t)job->width;
     job->groups_at_once = job->width / unit;
     job->dst_group_bytes = unit * job->units;
-    job->streams_alike = true;
 }
 
 /* Fills in the shuffle for a group that is dense on the source, where each of its units goes to a separate
@@ -86,7 +85,7 @@ static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
     size_t unit = job->nest->unit_bytes;
 
     job->count = job->units;
-    job->streams_alike = true;
+    job->planes = true;
     for (unsigned j = 0; j < job->count; j++) {
         for (size_t p = 0; p < job->width; p++) {
             size_t at = (p / unit * job->units + j) * unit + p % unit;
@@ -95,7 +94,6 @@ static void deinterleave(struct shuffle_job *job, const int64_t *dst_offset)
         }
         job->shuffle.dst_at[j] = dst_offset[j];
         job->shuffle.src_at[j] = (int64_t)(j * job->width);
-        job->streams_alike &= dst_offset[j] % LEATI_LINE_BYTES == 0;
     }
     job->shuffle.dst_step = (int64_t)job->width;
     job->shuffle.src_step = (int64_t)(job->count * job->width);
@@ -124,7 +122,6 @@ static void pick(struct shuffle_job *job)
     job->shuffle.src_step = step / unit * width;
     job->groups_at_once = (uint64_t)(width / unit);
     job->dst_group_bytes = (size_t)unit;
-    job->streams_alike = true;
 }
 
 /* Fills in the shuffle for groups that are the same on both sides, where only the units within a group change
@@ -152,7 +149,6 @@ static bool reorder(struct shuffle_job *job, const int64_t *src_offset, int64_t 
     job->shuffle.dst_step = job->shuffle.src_step = (int64_t)both;
     job->groups_at_once = both / group;
     job->dst_group_bytes = group;
-    job->streams_alike = true;
     return true;
 }
 
@@ -164,7 +160,7 @@ static bool prepare(struct shuffle_job *job)
     unsigned next = nest->dst_dims;
 
     job->units = 1;
-    job->gaps = false;
+    job->gaps = job->planes = false;
     if (!nest->dst_dims) {
         pick(job);
         return true;
@@ -194,6 +190,7 @@ static bool prepare(struct shuffle_job *job)
 
 /* ---- copying ---- */
 
+/* Copies count groups, beginning with number first. */
 static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *src, uint64_t first, uint64_t count)
 {
     unsigned next = job->nest->dst_dims;
@@ -212,6 +209,22 @@ static void unit_by_unit(const struct shuffle_job *job, char *dst, const char *s
                         src + (int64_t)first * nest.src_stride[next]);
 }
 
+/* Copies count units to one of the planes, beginning with group number first. */
+static void plane_by_unit(const struct shuffle_job *job, unsigned plane, char *dst, const char *src,
+                          uint64_t first, uint64_t count)
+{
+    unsigned next = job->nest->dst_dims;
+    struct leati_loop_nest nest = {.dims = 1,
+                                   .unit_bytes = job->nest->unit_bytes,
+                                   .size = {count},
+                                   .dst_stride = {job->nest->dst_stride[next]},
+                                   .src_stride = {job->nest->src_stride[next]}};
+
+    if (count)
+        leati_nest_elements(&nest, dst + job->shuffle.dst_at[plane] + (int64_t)first * nest.dst_stride[0],
+                            src + (size_t)plane * nest.unit_bytes + (int64_t)first * nest.src_stride[0]);
+}
+
 /* Returns the number of groups before the first group that begins at a cache line of the destination. Returns more
  * than LEATI_LINE_BYTES if no group does. */
 static uint64_t groups_before_line(const struct shuffle_job *job, const char *dst)
@@ -223,26 +236,55 @@ static uint64_t groups_before_line(const struct shuffle_job *job, const char *ds
     return groups;
 }
 
+/* Computes for each destination register the number of groups before its first one. With streaming stores a
+ * register begins at a cache line, so in planes that begin at different offsets within lines the numbers differ.
+ * Returns the highest number. */
+static uint64_t find_first(const struct shuffle_job *job, const char *dst, bool *streaming, uint64_t *first)
+{
+    uint64_t most = 0;
+
+    leati_assert(job->count && job->count <= MOST);
+    for (unsigned j = 0; j < job->count; j++) {
+        first[j] = *streaming ? groups_before_line(job, dst + job->shuffle.dst_at[j]) : 0;
+        most = first[j] > most ? first[j] : most;
+    }
+    if (most <= LEATI_LINE_BYTES)
+        return most;
+    *streaming = false;
+    memset(first, 0, job->count * sizeof *first);
+    return 0;
+}
+
 static void step(const void *context, char *dst, const char *src)
 {
     const struct shuffle_job *job = context;
     const struct leati_loop_nest *nest = job->nest;
     unsigned next = nest->dst_dims;
-    uint64_t groups = nest->size[next], before = 0, times;
-    bool streaming = nest->streaming && job->streams_alike && job->width == LEATI_LINE_BYTES;
+    uint64_t groups = nest->size[next], first[MOST], most, done;
+    struct leati_shuffle_run run = {
+        .dst = dst, .src = src, .streaming = nest->streaming && job->width == LEATI_LINE_BYTES};
 
-    if (streaming) {
-        before = groups_before_line(job, dst);
-        streaming = before <= LEATI_LINE_BYTES;
-        before = !streaming ? 0 : before < groups ? before : groups;
+    most = find_first(job, dst, &run.streaming, first) + job->gaps;
+    run.times = groups > most ? (groups - most) / job->groups_at_once : 0;
+    if (!run.times) {
+        unit_by_unit(job, dst, src, 0, groups);
+        return;
     }
-    unit_by_unit(job, dst, src, 0, before);
-    times = groups - before > job->gaps ? (groups - before - job->gaps) / job->groups_at_once : 0;
-    (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(
-        &job->shuffle, job->count, streaming, dst + (int64_t)before * nest->dst_stride[next],
-        src + (int64_t)before * nest->src_stride[next], times);
-    before += times * job->groups_at_once;
-    unit_by_unit(job, dst, src, before, groups - before);
+    done = run.times * job->groups_at_once;
+    for (unsigned j = 0; j < job->count; j++) {
+        run.dst_at[j] = job->shuffle.dst_at[j] + (int64_t)first[j] * nest->dst_stride[next];
+        run.src_from[j] = (int64_t)first[j] * nest->src_stride[next];
+    }
+    (job->width == LEATI_LINE_BYTES ? leati_shuffle_vbmi : leati_shuffle_avx2)(&job->shuffle, job->count, &run);
+    if (!job->planes) {
+        unit_by_unit(job, dst, src, 0, first[0]);
+        unit_by_unit(job, dst, src, first[0] + done, groups - first[0] - done);
+        return;
+    }
+    for (unsigned j = 0; j < job->count; j++) {
+        plane_by_unit(job, j, dst, src, 0, first[j]);
+        plane_by_unit(job, j, dst, src, first[j] + done, groups - first[j] - done);
+    }
 }
 
 void leati_nest_shuffle(const struct leati_loop_nest *nest, char *dst, const char *src)

@@ -4,24 +4,23 @@
  * A tile reads whole cache lines of the source and writes whole lines of the destination. So each line is read
  * once and written once, even if many rows map to the same cache set. A table of offsets gives the address of each
  * row, so several short dimensions together can be the rows. The source is read along its rows, which the hardware
- * prefetcher recognises. On the destination two neighbouring lines are written at a time.
+ * prefetcher recognises if the rows are long and at most about 32. So tiles that have at most LEATI_PAIR_SIDE rows
+ * are copied in pairs, which write two neighbouring lines at a time, and larger ones alone.
  *
- * In two cases tiles go through a buffer in the L2 cache: if rows of the destination do not begin at lines, and if
- * units are so small that a pair of tiles has more rows than the prefetcher follows. The buffer holds a few bytes
- * of many destination rows. From the buffer each row is written in whole lines. The incomplete line at the end of
- * these bytes stays in the buffer until the next units of the row arrive.
+ * If rows of the destination do not begin at lines, each line contains bytes of two tiles that follow one another
+ * on the destination. Then the last bytes of each row wait for the next tile in an array of one line for each row.
+ * AVX-512 joins the lines in registers. Otherwise, and at both ends of the rows, tiles go through a buffer, from
+ * which whole lines are written.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
 
 #include <string.h>
 
-#define PAIR_SIDE 16        /* streaming tiles with more rows than this use the buffer */
-#define STAGE_ROW_BYTES 256 /* bytes of each destination row in the buffer, unless a tile needs more */
+#define STAGE_ROW_BYTES 128 /* bytes of each destination row in the buffer, unless a tile needs more */
 #define ONE_RUN_BYTES 512   /* contiguous rows of at most this length are written from the buffer as one run */
-#define STAGE_BYTES ((size_t)192 << 10)
-#define FETCH_ROWS 32 /* for tiles with more rows than this, source lines are prefetched explicitly */
-#define FETCH_TILES 2 /* number of tiles between the tile that is copied and the tile that is prefetched */
+#define STAGE_BYTES ((size_t)64 << 10)
+#define RUN_BYTES ((size_t)192 << 10) /* bytes of the buffer with whole rows that are written as one run */
 
 struct tiles_job {
     const struct leati_tiles *tiles;
@@ -33,7 +32,7 @@ struct tiles_job {
     bool streaming;
     bool alike; /* all rows of the destination begin at the same offset within a cache line */
     unsigned dst_units, src_units;
-    bool behind;                                               /* as in struct leati_loop_nest */
+    bool behind;    /* as in struct leati_loop_nest */
     unsigned ahead; /* as in struct leati_loop_nest, but at most side - 1 */
     int64_t src_rows[LEATI_TILES_DST_MOST + LEATI_LINE_BYTES]; /* for each unit of a destination row, the offset
                                                                 * of its source row */
@@ -116,7 +115,7 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
         at = least((unsigned)(-(uintptr_t)dst % LEATI_LINE_BYTES) / job->unit, end);
         if (at)
             part_panel(job, dst, src, 0, at);
-        for (; at + 2 * side <= end; at += 2 * side)
+        for (; at + 2 * side <= end && side <= LEATI_PAIR_SIDE; at += 2 * side)
             panel(job, job->tiles->streaming_pair[job->log], dst, src, at, 2 * side);
     }
     for (; at + side <= end && !job->wide; at += side)
@@ -128,64 +127,61 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
 
 /* ---- through the buffer ---- */
 
-/* The buffer. It holds rows of the destination, or the part of each row that is being copied. With parts of rows,
- * the first line of each row in the buffer holds the incomplete line from the end of the previous part. */
-struct stage {
-    size_t pitch;
-    _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
-};
-
-static void fetch(const struct tiles_job *job, const char *src, const int64_t *rows)
+/* Copies the units at to at + count - 1 of the destination rows first to first + high - 1, at most a tile's side,
+ * into a buffer with rows at these offsets. */
+static void fill_column(const struct tiles_job *job, char *buffer, const int64_t *rows, const char *src,
+                        unsigned at, unsigned count, unsigned first, unsigned high)
 {
-    for (unsigned i = 0; i < job->side; i++)
-        __builtin_prefetch(src + rows[i] + (size_t)FETCH_TILES * LEATI_LINE_BYTES);
-}
+    const char *from = src + (size_t)first * job->unit;
 
-/* Copies the units at to at + count - 1 of the destination rows first to end - 1 into the buffer. The units begin
- * `behind` bytes after the start of each row of the buffer. */
-static void fill_stage(const struct tiles_job *job, struct stage *stage, size_t behind, const char *src,
-                       unsigned at, unsigned count, unsigned first, unsigned end)
-{
-    int64_t rows[LEATI_LINE_BYTES];
-
-    for (unsigned i = 0; i < job->side; i++)
-        rows[i] = (int64_t)(i * stage->pitch);
     for (unsigned i = 0; i < count; i += job->side) {
-        const int64_t *src_rows = job->src_rows + at + i;
+        char *to = buffer + (size_t)i * job->unit;
         unsigned wide = least(job->side, count - i);
 
-        for (unsigned j = first; j < end; j += job->side) {
-            char *to = stage->bytes + behind + (j - first) * stage->pitch + (size_t)i * job->unit;
-            const char *from = src + (size_t)j * job->unit;
-            unsigned high = least(job->side, end - j);
-
-            if (wide < job->side || high < job->side || job->wide) {
-                job->part(to, rows, high, from, src_rows, wide);
-                continue;
-            }
-            if (job->side > FETCH_ROWS)
-                fetch(job, from, src_rows);
-            job->tiles->cached[job->log](to, rows, from, src_rows);
-        }
+        if (wide < job->side || high < job->side || job->wide)
+            job->part(to, rows, high, from, job->src_rows + at + i, wide);
+        else
+            job->tiles->cached[job->log](to, rows, from, job->src_rows + at + i);
     }
+}
+
+/* Computes the offsets of a tile's rows in a buffer. */
+static void buffer_rows(const struct tiles_job *job, size_t pitch, int64_t *rows)
+{
+    for (unsigned i = 0; i < job->side; i++)
+        rows[i] = (int64_t)(i * pitch);
 }
 
 /* Copies through the buffer if the rows of the destination are contiguous and short. Fills the buffer with as many
  * whole rows as it holds, writes them as one run, and repeats this. */
-static void staged_run(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
+static void staged_run(const struct tiles_job *job, char *dst, const char *src)
 {
+    size_t pitch = (size_t)job->dst_units * job->unit;
+    _Alignas(LEATI_LINE_BYTES) char buffer[RUN_BYTES];
+    int64_t rows[LEATI_LINE_BYTES];
     unsigned step;
 
-    stage->pitch = (size_t)job->dst_units * job->unit;
-    leati_assert(stage->pitch && stage->pitch <= STAGE_BYTES);
-    step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
+    leati_assert(pitch && pitch * job->side <= RUN_BYTES);
+    buffer_rows(job, pitch, rows);
+    step = (unsigned)(RUN_BYTES / pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
         unsigned end = least(first + step, job->src_units);
 
-        fill_stage(job, stage, 0, src, 0, job->dst_units, first, end);
-        job->tiles->stream(dst + job->dst_rows[first], stage->bytes, (end - first) * stage->pitch);
+        for (unsigned j = first; j < end; j += job->side)
+            fill_column(job, buffer + (j - first) * pitch, rows, src, 0, job->dst_units, j,
+                        least(job->side, end - j));
+        job->tiles->stream(dst + job->dst_rows[first], buffer, (end - first) * pitch);
     }
 }
+
+/* Memory for parts of destination rows: `bytes` has as many rows as a tile, and the first line of each of them is
+ * for the incomplete line from the end of the previous part. `left` keeps these lines for all rows. */
+struct stage {
+    size_t pitch;
+    int64_t rows[LEATI_LINE_BYTES];
+    _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
+    _Alignas(LEATI_LINE_BYTES) char left[LEATI_TILES_STAGED_MOST][LEATI_LINE_BYTES];
+};
 
 /* Writes from the buffer all lines of a row that end within the row's bytes at to made - 1. At the end of the row
  * also writes the incomplete line. staged: the address in the buffer of the row's byte number at. */
@@ -205,30 +201,46 @@ static void write_piece(const struct tiles_job *job, char *row, const char *stag
         job->tiles->stream(row + from, staged - at + from, to - from);
 }
 
-/* Copies through the buffer, one part of each row after the other. */
-static void staged_rows(const struct tiles_job *job, struct stage *stage, char *dst, const char *src)
+/* Copies the units at to made - 1 of the destination rows first to first + high - 1 through the buffer. */
+static void staged_column(const struct tiles_job *job, struct stage *stage, char *dst, const char *src,
+                          unsigned at, unsigned made, unsigned first, unsigned high)
+{
+    fill_column(job, stage->bytes + LEATI_LINE_BYTES, stage->rows, src, at, made - at, first, high);
+    for (unsigned i = 0; i < high; i++) {
+        char *staged = stage->bytes + i * stage->pitch;
+
+        if (at)
+            memcpy(staged, stage->left[first + i], LEATI_LINE_BYTES);
+        write_piece(job, dst + job->dst_rows[first + i], staged + LEATI_LINE_BYTES, (size_t)at * job->unit,
+                    (size_t)made * job->unit);
+        memcpy(stage->left[first + i], staged + stage->pitch - LEATI_LINE_BYTES, LEATI_LINE_BYTES);
+    }
+}
+
+/* Copies one part of each row after the other. If the instruction set has joined tiles, they make the parts
+ * between the first and the last one in registers. */
+static void staged_rows(const struct tiles_job *job, char *dst, const char *src)
 {
     unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;
-    unsigned tiles = least((all + job->side - 1) / job->side, (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes);
-    unsigned most = tiles * job->side, step;
+    leati_joined_tile joined = job->wide ? NULL : job->tiles->joined[job->log];
+    unsigned tiles = joined ? 1 + (job->side <= LEATI_PAIR_SIDE) : (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes,
+             most = tiles * job->side;
+    struct stage stage;
 
-    stage->pitch = LEATI_LINE_BYTES + (size_t)tiles * tile_bytes;
-    leati_assert(stage->pitch && stage->pitch <= STAGE_BYTES);
-    step = (unsigned)(STAGE_BYTES / stage->pitch) / job->side * job->side;
-    for (unsigned first = 0; first < job->src_units; first += step) {
-        unsigned end = least(first + step, job->src_units);
+    stage.pitch = LEATI_LINE_BYTES + (size_t)tiles * tile_bytes;
+    leati_assert(stage.pitch * job->side <= STAGE_BYTES && job->src_units <= LEATI_TILES_STAGED_MOST);
+    buffer_rows(job, stage.pitch, stage.rows);
+    for (unsigned at = 0; at < all; at += most) {
+        unsigned made = least(at + most, all);
 
-        for (unsigned at = 0; at < all; at += most) {
-            unsigned made = least(at + most, all);
+        for (unsigned j = 0; j < job->src_units; j += job->side) {
+            unsigned high = least(job->side, job->src_units - j);
 
-            fill_stage(job, stage, LEATI_LINE_BYTES, src, at, made - at, first, end);
-            for (unsigned j = first; j < end; j++) {
-                char *staged = stage->bytes + (j - first) * stage->pitch;
-
-                write_piece(job, dst + job->dst_rows[j], staged + LEATI_LINE_BYTES, (size_t)at * job->unit,
-                            (size_t)made * job->unit);
-                memcpy(staged, staged + stage->pitch - LEATI_LINE_BYTES, LEATI_LINE_BYTES);
-            }
+            if (joined && at && made < all && high == job->side)
+                joined(dst + (size_t)at * job->unit, job->dst_rows + j, src + (size_t)j * job->unit,
+                       job->src_rows + at, stage.left[j]);
+            else
+                staged_column(job, &stage, dst, src, at, made, j, high);
         }
     }
 }
@@ -237,21 +249,20 @@ static void staged(const struct tiles_job *job, char *dst, const char *src)
 {
     size_t row_bytes = (size_t)job->dst_units * job->unit;
     bool one_run = row_bytes <= ONE_RUN_BYTES && !job->behind && !job->ahead;
-    struct stage stage;
 
     for (unsigned j = 1; j < job->src_units && one_run; j++)
         one_run = job->dst_rows[j] == job->dst_rows[j - 1] + (int64_t)row_bytes;
     if (one_run)
-        staged_run(job, &stage, dst, src);
+        staged_run(job, dst, src);
     else
-        staged_rows(job, &stage, dst, src);
+        staged_rows(job, dst, src);
 }
 
 static void step(const void *context, char *dst, const char *src)
 {
     const struct tiles_job *job = context;
 
-    if (job->streaming && (!job->alike || job->side > PAIR_SIDE || job->wide))
+    if (job->streaming && (!job->alike || job->wide))
         staged(job, dst, src);
     else
         direct(job, dst, src);
@@ -271,6 +282,8 @@ void leati_nest_tiles(const struct leati_loop_nest *nest, char *dst, const char 
     job.wide = job.part;
     if (!job.wide)
         job.part = job.tiles->part[job.log];
+    else if (nest->unit_bytes == 3u << job.log && job.log < 3 && job.tiles->triple[job.log])
+        job.part = job.tiles->triple[job.log];
     job.streaming = nest->streaming;
     job.dst_units = offsets(nest->size, nest->src_stride, dst_dims, job.src_rows);
     job.src_units = offsets(nest->size + dst_dims, nest->dst_stride + dst_dims, nest->src_dims, job.dst_rows);

@@ -198,6 +198,8 @@ const struct leati_tiles *leati_tiles_avx2(void)
         {streaming_1, streaming_2, streaming_4, streaming_8, streaming_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {leati_part_tile_1, leati_part_tile_2, leati_part_tile_4, leati_part_tile_8, leati_part_tile_16},
+        {NULL},
+        {NULL},
         stream,
     };
 

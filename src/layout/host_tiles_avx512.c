@@ -22,30 +22,106 @@ struct avx512_tile {
     const int64_t *src_rows;
     unsigned src_row_count, dst_row_count;
     __mmask64 src_bytes, dst_bytes;
-    const char *before; /* for PAIRED: the finished first tile of the pair; its lines go in front of this tile's */
+    /* For PAIRED and JOINED: the finished first tile of the pair; its lines go in front of this tile's. */
+    const char *before;
+    char *left;    /* for JOINED: as for leati_joined_tile */
+    unsigned unit; /* for JOINED and TRIPLES */
 };
 
-enum store_policy { PLAIN, STREAMING, PAIRED, MASKED };
+/* TRIPLES is MASKED for units of 3, 6 and 12 bytes, which are transposed as units of 4, 8 and 16 bytes. */
+enum store_policy { PLAIN, STREAMING, PAIRED, JOINED, MASKED, TRIPLES };
+
+/* Widens units of 3, 6 or 12 bytes in the first 48 bytes to 4, 8 or 16 bytes. */
+INLINE_AVX512 __m512i widen(__m512i line, unsigned unit)
+{
+    line = _mm512_permutexvar_epi32(_mm512_set_epi32(0, 11, 10, 9, 0, 8, 7, 6, 0, 5, 4, 3, 0, 2, 1, 0), line);
+    if (unit == 3)
+        line = _mm512_shuffle_epi8(
+            line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1)));
+    if (unit == 6)
+        line = _mm512_shuffle_epi8(
+            line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, -1, -1, 6, 7, 8, 9, 10, 11, -1, -1)));
+    return line;
+}
+
+/* The opposite of widen(). */
+INLINE_AVX512 __m512i narrow(__m512i line, unsigned unit)
+{
+    if (unit == 3)
+        line = _mm512_shuffle_epi8(
+            line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1)));
+    if (unit == 6)
+        line = _mm512_shuffle_epi8(
+            line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1)));
+    return _mm512_permutexvar_epi32(_mm512_set_epi32(0, 0, 0, 0, 14, 13, 12, 10, 9, 8, 6, 5, 4, 2, 1, 0), line);
+}
 
 INLINE_AVX512 __m512i load(const struct avx512_tile *t, unsigned row, enum store_policy policy)
 {
-    if (policy != MASKED)
+    __m512i line;
+
+    if (policy != MASKED && policy != TRIPLES)
         return _mm512_loadu_si512(t->src + t->src_rows[row]);
     if (row >= t->src_row_count)
         return _mm512_setzero_si512();
-    return _mm512_maskz_loadu_epi8(t->src_bytes, t->src + t->src_rows[row]);
+    line = _mm512_maskz_loadu_epi8(t->src_bytes, t->src + t->src_rows[row]);
+    return policy == TRIPLES ? widen(line, t->unit) : line;
+}
+
+/* Returns the last `behind` bytes of first, followed by the first bytes of second. behind is a multiple of unit.
+ */
+INLINE_AVX512 __m512i join(__m512i first, __m512i second, unsigned behind, unsigned unit)
+{
+    const __m512i words = _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14,
+                                           13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    __m512i low, high;
+
+    if (unit >= 4)
+        return _mm512_permutex2var_epi32(
+            first,
+            _mm512_add_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                             _mm512_set1_epi32((int)(64 - behind) / 4)),
+            second);
+    low = _mm512_permutex2var_epi16(first, _mm512_add_epi16(words, _mm512_set1_epi16((short)((64 - behind) / 2))),
+                                    second);
+    if (unit == 2 || behind % 2 == 0)
+        return low;
+    high = _mm512_permutex2var_epi16(
+        first, _mm512_add_epi16(words, _mm512_set1_epi16((short)((64 - behind) / 2 + 1))), second);
+    return _mm512_or_si512(_mm512_srli_epi16(low, 8), _mm512_slli_epi16(high, 8));
+}
+
+/* Stores two lines of a row and keeps the third. */
+INLINE_AVX512 void store_joined(const struct avx512_tile *t, unsigned row, __m512i line)
+{
+    char *dst = t->dst + t->dst_rows[row], *left = t->left + (size_t)row * LEATI_LINE_BYTES;
+    unsigned behind = (unsigned)((uintptr_t)dst % LEATI_LINE_BYTES);
+    __m512i last = _mm512_load_si512(left), before;
+
+    dst -= behind;
+    if (t->before) {
+        before = _mm512_load_si512(t->before + (size_t)row * LEATI_LINE_BYTES);
+        _mm512_stream_si512((void *)dst, join(last, before, behind, t->unit));
+        dst += LEATI_LINE_BYTES;
+        last = before;
+    }
+    _mm512_stream_si512((void *)dst, join(last, line, behind, t->unit));
+    _mm512_store_si512(left, line);
 }
 
 INLINE_AVX512 void store(const struct avx512_tile *t, unsigned row, __m512i line, enum store_policy policy)
 {
-    if (policy == MASKED) {
+    if (policy == MASKED || policy == TRIPLES) {
         if (row < t->dst_row_count)
-            _mm512_mask_storeu_epi8(t->dst + t->dst_rows[row], t->dst_bytes, line);
+            _mm512_mask_storeu_epi8(t->dst + t->dst_rows[row], t->dst_bytes,
+                                    policy == TRIPLES ? narrow(line, t->unit) : line);
     } else if (policy == PAIRED) {
         char *dst = t->dst + t->dst_rows[row];
 
         _mm512_stream_si512((void *)dst, _mm512_load_si512(t->before + (size_t)row * LEATI_LINE_BYTES));
         _mm512_stream_si512((void *)(dst + LEATI_LINE_BYTES), line);
+    } else if (policy == JOINED) {
+        store_joined(t, row, line);
     } else if (policy == STREAMING) {
         _mm512_stream_si512((void *)(t->dst + t->dst_rows[row]), line);
     } else {
@@ -227,6 +303,24 @@ AVX512 static void stream(char *dst, const char *src, size_t bytes)
         tile_##bytes(&first, PLAIN);                                                                              \
         tile_##bytes(&second, PAIRED);                                                                            \
     }                                                                                                             \
+    AVX512 static void joined_##bytes(char *dst, const int64_t *dst_rows, const char *src,                        \
+                                      const int64_t *src_rows, char *left)                                        \
+    {                                                                                                             \
+        _Alignas(64) char before[64 / bytes * 64];                                                                \
+        bool pair = 64 / (bytes) <= LEATI_PAIR_SIDE;                                                              \
+        const struct avx512_tile first = {.dst = before, .dst_rows = in_a_row, .src = src, .src_rows = src_rows}; \
+        const struct avx512_tile last = {.dst = dst,                                                              \
+                                         .dst_rows = dst_rows,                                                    \
+                                         .src = src,                                                              \
+                                         .src_rows = pair ? src_rows + 64 / bytes : src_rows,                     \
+                                         .before = pair ? before : NULL,                                          \
+                                         .left = left,                                                            \
+                                         .unit = bytes};                                                          \
+                                                                                                                  \
+        if (pair)                                                                                                 \
+            tile_##bytes(&first, PLAIN);                                                                          \
+        tile_##bytes(&last, JOINED);                                                                              \
+    }                                                                                                             \
     AVX512 static void part_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,  \
                                     const int64_t *src_rows, unsigned src_row_count)                              \
     {                                                                                                             \
@@ -248,6 +342,39 @@ WHOLE_AND_PART(4)
 WHOLE_AND_PART(8)
 WHOLE_AND_PART(16)
 
+INLINE_AVX512 unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* Copies a tile of wide units (leati_wide_tile()) in squares of 48 bytes on both sides. */
+#define TRIPLE(bytes, as)                                                                                         \
+    AVX512 static void triple_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count,                 \
+                                      const char *src, const int64_t *src_rows, unsigned src_row_count)           \
+    {                                                                                                             \
+        for (unsigned i = 0; i < src_row_count; i += 48 / (bytes)) {                                              \
+            for (unsigned j = 0; j < dst_row_count; j += 48 / (bytes)) {                                          \
+                unsigned high = least(48 / (bytes), dst_row_count - j);                                           \
+                unsigned wide = least(48 / (bytes), src_row_count - i);                                           \
+                const struct avx512_tile t = {.dst = dst + (size_t)i * (bytes),                                   \
+                                              .dst_rows = dst_rows + j,                                           \
+                                              .src = src + (size_t)j * (bytes),                                   \
+                                              .src_rows = src_rows + i,                                           \
+                                              .src_row_count = wide,                                              \
+                                              .dst_row_count = high,                                              \
+                                              .src_bytes = ~0ull >> (64 - high * (bytes)),                        \
+                                              .dst_bytes = ~0ull >> (64 - wide * (bytes)),                        \
+                                              .unit = (bytes)};                                                   \
+                                                                                                                  \
+                tile_##as(&t, TRIPLES);                                                                           \
+            }                                                                                                     \
+        }                                                                                                         \
+    }
+
+TRIPLE(3, 4)
+TRIPLE(6, 8)
+TRIPLE(12, 16)
+
 const struct leati_tiles *leati_tiles_avx512(void)
 {
     static const struct leati_tiles tiles = {
@@ -255,6 +382,8 @@ const struct leati_tiles *leati_tiles_avx512(void)
         {streaming_1, streaming_2, streaming_4, streaming_8, streaming_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {part_1, part_2, part_4, part_8, part_16},
+        {joined_1, joined_2, joined_4, joined_8, joined_16},
+        {triple_3, triple_6, triple_12},
         stream,
     };
 

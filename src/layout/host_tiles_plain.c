@@ -116,6 +116,8 @@ const struct leati_tiles *leati_tiles_plain(void)
         {whole_1, whole_2, whole_4, whole_8, whole_16},
         {pair_1, pair_2, pair_4, pair_8, pair_16},
         {leati_part_tile_1, leati_part_tile_2, leati_part_tile_4, leati_part_tile_8, leati_part_tile_16},
+        {NULL},
+        {NULL},
         copy,
     };
 
