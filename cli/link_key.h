@@ -35,6 +35,6 @@ bool link_listen(const char *command, const char *address, const char *key_file,
 
 /* The line of the help about --encrypt, for all commands that have it. */
 #define LINK_ENCRYPT_HELP                                                                                         \
-    "  --encrypt        encrypts all bytes; if one end asks for it, both do. Not for ucx:\n"
+    "  --encrypt        encrypts all bytes; if one end asks for it, both do. Not with a ucx: address\n"
 
 #endif

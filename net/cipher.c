@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     HEAD_BYTES = 4,
@@ -20,6 +21,7 @@ _Static_assert(crypto_aead_chacha20poly1305_ietf_KEYBYTES == LEATN_SESSION_KEY_B
 
 struct leatn_cipher {
     struct leatn_session_keys keys;
+    pid_t process; /* that made it */
 
     /* Sending. */
     uint64_t sent; /* records */
@@ -38,8 +40,10 @@ struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys)
 {
     struct leatn_cipher *cipher = calloc(1, sizeof *cipher);
 
-    if (cipher)
-        cipher->keys = *keys;
+    if (!cipher)
+        return NULL;
+    cipher->keys = *keys;
+    cipher->process = getpid();
     return cipher;
 }
 
@@ -97,7 +101,7 @@ static uint32_t gather(struct leatn_cipher *cipher, const struct iovec *parts, s
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count)
 {
     unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES], *text = cipher->out + HEAD_BYTES;
-    int failed = leatn_cipher_flush(cipher, fd);
+    int failed = getpid() == cipher->process ? leatn_cipher_flush(cipher, fd) : -EPERM;
     uint32_t bytes;
 
     if (failed)

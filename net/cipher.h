@@ -7,7 +7,10 @@
  *
  * by ChaCha20-Poly1305 (RFC 8439) with a key for each direction, which the handshake makes anew for each connection
  * (handshake.h). The nonce is the number of the record. So a record that was changed, left out, repeated or moved
- * does not decrypt, and the link fails. Who cuts the connection is noticed too, since the last frame is missing (BYE).
+ * does not decrypt, and the link fails. A connection that is cut is detected too: the last frame, BYE, is missing.
+ *
+ * A child of fork() has the keys and the number of the next record too. It must not send, since two records with one
+ * nonce give their texts away; leatn_cipher_send() refuses it.
  *
  * One thread at a time may send, and one may receive: those that may use the socket for it (net_link.h).
  */
@@ -36,7 +39,8 @@ void leatn_cipher_free(struct leatn_cipher *cipher);
 
 /* Encrypts bytes of the parts and sends them on a non-blocking socket, as far as that takes them; the rest of the
  * last record is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were
- * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept. */
+ * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of
+ * fork(). */
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count);
 
 /* Sends what is kept. Returns 0 if nothing is kept any more, or a negative errno. */

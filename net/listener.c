@@ -290,7 +290,6 @@ LEAT_API leat_status leat_listener_close(leat_listener *listener)
 
 /* ---- accepting: the handshakes of a listener ---- */
 
-
 /* Closes a connection, and keeps the reason. */
 static void drop(leat_listener *listener, size_t index, const char *why)
 {

@@ -157,7 +157,7 @@ static bool send_is_ready(const struct leatn_op *op)
 /* Sets op->ready anew, after a change of what it depends on. */
 static void refresh(struct leatn_op *op)
 {
-    bool ready = op->status != LEAT_OK || (receives(op) ? receive_is_ready(op) : send_is_ready(op));
+    bool ready = op->status != LEAT_OK || !op->begun || (receives(op) ? receive_is_ready(op) : send_is_ready(op));
 
     if (ready && !atomic_load_explicit(&op->ready, memory_order_relaxed))
         op->link->wake = true;
@@ -195,7 +195,7 @@ struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint6
     op->bytes = bytes;
     op->holders = 2; /* leat and the caller */
     op->stash_end = &op->stash;
-    atomic_init(&op->ready, 0);
+    atomic_init(&op->ready, 1); /* to begin it */
     leatn_link_hold(link);
     leatn_link_lock(link);
     op->next_op = link->ops;
@@ -291,6 +291,16 @@ static bool asks(const struct leatn_op *op)
     return op->kind == LEATN_OP_GET || op->kind == LEATN_OP_PUT;
 }
 
+/* Frees what a receive keeps that has ended, if no thread may be filling it. */
+static void stop_keeping(struct leatn_op *op)
+{
+    if (!op->ended || op->link->rx_busy || op->link->carrier)
+        return;
+    while (op->stash)
+        free_piece(op);
+    give_reserve_up(op);
+}
+
 /* Takes an op out of the tables of the link. Does nothing if it is in none. */
 static void leave_wire(struct leatn_op *op)
 {
@@ -299,6 +309,7 @@ static void leave_wire(struct leatn_op *op)
     if (!op->wire)
         return;
     op->wire = false;
+    stop_keeping(op);
     op_queue_remove(op);
     if (op->number) {
         op_table_remove(op->kind == LEATN_OP_PUT ? link->puts : link->numbered, op);
@@ -829,6 +840,54 @@ void leatn_message_take(leat_link *link, const struct leatn_frame *frame, const 
         (void)leatn_link_flush(link);
 }
 
+/* ---- the begin of an op ---- */
+
+/* Matches what this end does for a get with the receive of the other end. */
+static void begin_get(leat_link *link, struct leatn_op *op)
+{
+    struct leatn_want *want = find_want(link, op->served);
+
+    if (!want) {
+        /* The other end has ended its receive, or the link has failed. */
+        fail_op(op, LEAT_ERROR_LINK, link->failed ? link->reason : "the other end has stopped its receive");
+        return;
+    }
+    op->wire = true;
+    op->holders++;
+    match(link, op, want);
+}
+
+/* Puts an op on the wire, if that was not done before: it is announced, or matched. */
+static void begin_op(leat_link *link, struct leatn_op *op)
+{
+    struct leatn_want *want;
+
+    if (op->begun)
+        return;
+    op->begun = true;
+    if (op->ended) {
+        /* It has 0 bytes, or was stopped already. */
+        want = op->kind == LEATN_OP_SERVE_GET ? find_want(link, op->served) : NULL;
+        if (want)
+            refuse_get(link, want, LEAT_ERROR_LINK);
+    } else if (op->kind == LEATN_OP_SERVE_GET) {
+        begin_get(link, op);
+    } else if (link->failed) {
+        fail_op(op, LEAT_ERROR_LINK, link->reason);
+    } else {
+        op->wire = true;
+        op->holders++;
+        if (op->kind == LEATN_OP_SEND) {
+            enqueue_send(link, op);
+        } else {
+            op_queue_add(&link->unannounced, op);
+            announce_more(link);
+        }
+    }
+    refresh(op);
+    (void)leatn_link_flush(link);
+}
+
 /* ---- receiving payload ---- */
 
 /* Takes bytes of the fragment from the input. */
@@ -955,6 +1014,7 @@ static size_t receive_move(void *object, uint64_t offset, void *memory, size_t b
 
     (void)offset; /* is op->taken */
     leatn_link_lock(link);
+    begin_op(link, op);
     op->stalled = false;
     while (moved < bytes) {
         char *at = (char *)memory + moved;
@@ -1176,6 +1236,7 @@ static bool send_payload(leat_link *link, struct leatn_op *op, const void *paylo
          * the socket, for which it waits for this thread. */
         give_turn_up(link, op);
         leatn_link_poke(link);
+        leatn_link_want_out(link); /* frames, or the rest of a record, may wait for this thread */
         return false;
     }
     if (!leatn_link_was_sent(link, sent)) {
@@ -1241,6 +1302,7 @@ static size_t send_move(void *object, uint64_t offset, void *memory, size_t byte
     size_t moved;
 
     leatn_link_lock(link);
+    begin_op(link, op);
     while ((moved = moved_of(op, offset)) < bytes) {
         size_t at = (size_t)(op->sent - offset);
 
@@ -1362,8 +1424,10 @@ static void end_op(leat_link *link, struct leatn_op *op)
         atomic_store_explicit(&op->over, true, memory_order_relaxed);
         leatn_region_op_ended();
     }
-    if (!op->wire)
+    if (!op->wire) {
+        stop_keeping(op);
         return;
+    }
     if (op->queue == &link->unannounced) {
         leave_wire(op);
     } else if (op->want) {
@@ -1401,6 +1465,8 @@ static void op_release(void *object)
     leatn_link_lock(link);
     end_op(link, op);
     drop(op); // NOLINT(clang-analyzer-unix.Malloc): end_op() drops another reference
+    announce_more(link);
+    (void)leatn_link_flush(link);
     leatn_link_unlock(link);
     leatn_link_release(link);
 }
@@ -1470,48 +1536,6 @@ const leat_storage_ops *leatn_op_storage(const struct leatn_op *op)
 }
 
 /* ---- calls ---- */
-
-/* Puts an op on the wire: it is announced, or matched. */
-static void begin_op(leat_link *link, struct leatn_op *op)
-{
-    if (op->ended)
-        return; /* it has 0 bytes, or was stopped already */
-    if (link->failed) {
-        fail_op(op, LEAT_ERROR_LINK, link->reason);
-        return;
-    }
-    op->wire = true;
-    op->holders++;
-    if (op->kind == LEATN_OP_SEND) {
-        enqueue_send(link, op);
-    } else {
-        op_queue_add(&link->unannounced, op);
-        announce_more(link);
-    }
-    (void)leatn_link_flush(link);
-}
-
-void leatn_get_begin(struct leatn_op *op)
-{
-    leat_link *link = op->link;
-    struct leatn_want *want;
-
-    leatn_link_lock(link);
-    want = find_want(link, op->served);
-    if (op->ended || !want) {
-        /* The other end has ended its receive, or the link has failed; or this end has stopped the copy already.
-         */
-        fail_op(op, LEAT_ERROR_LINK, link->failed ? link->reason : "the other end has stopped its receive");
-        if (want)
-            refuse_get(link, want, LEAT_ERROR_LINK);
-    } else {
-        op->wire = true;
-        op->holders++;
-        match(link, op, want);
-    }
-    (void)leatn_link_flush(link);
-    leatn_link_unlock(link);
-}
 
 void leatn_op_begin(struct leatn_op *op)
 {

@@ -69,17 +69,23 @@ static leat_status submit_send(leat_stream *stream, const struct layout_call *ca
                                     ticket);
 }
 
-/* Submits the receive and the copy that unpacks. If *ticket is set after a failure, the receive was submitted. */
+/* Submits the receive and the copy that unpacks. If *ticket is set after a failure, the receive was submitted, and the
+ * other end may know of it. So the copy's arguments are checked before. */
 static leat_status submit_receive(leat_stream *stream, const struct layout_call *call, const struct packed *packed,
                                   struct leatn_op *op, leat_ticket **ticket)
 {
+    char text[64]; /* not used */
+
+    TRY(leat_copy_layout_explain(stream, call->memory, call->layout, packed->memory, &packed->layout, text,
+                                 sizeof text));
     TRY(leat_storage_read_start(stream, packed->memory, leatn_op_storage(op), op, packed->bytes, call->options,
                                 ticket));
+    leatn_op_begin(op); /* the next call may wait for the stream, and so for the message */
     TRY(leat_copy_layout(stream, call->memory, call->layout, packed->memory, &packed->layout));
-    return leat_ticket_extend(*ticket, stream);
+    return call->ticket ? leat_ticket_extend(*ticket, stream) : LEAT_OK;
 }
 
-/* Makes the op, and submits the message to the stream. The other end learns of it only if all steps succeed. */
+/* Makes the op, and submits the message to the stream. */
 static leat_status submit(leat_stream *stream, const struct layout_call *call, const struct packed *packed)
 {
     enum leatn_op_kind kind = call->send ? LEATN_OP_SEND : LEATN_OP_RECEIVE;
@@ -94,7 +100,7 @@ static leat_status submit(leat_stream *stream, const struct layout_call *call, c
     if (status == LEAT_OK) {
         leatn_op_begin(op);
     } else if (ticket) {
-        (void)leat_ticket_cancel(ticket); /* a receive that cannot be unpacked was not announced */
+        (void)leat_ticket_cancel(ticket); /* a receive that cannot be unpacked */
     } else {
         leatn_op_storage(op)->release(op); /* leat has not taken its reference */
     }
@@ -129,9 +135,10 @@ static leat_status start(leat_stream *stream, const struct layout_call *call)
     if (!call->link)
         return leatn_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
     status = leat_layout_count(call->layout, &elements, &bytes);
+    if (status == LEAT_OK && (!bytes || is_packed(call->layout)))
+        return start_in_place(stream, call, (size_t)bytes);
     if (status == LEAT_OK)
-        status = !bytes || is_packed(call->layout) ? start_in_place(stream, call, (size_t)bytes)
-                                                   : start_packed(stream, call, (size_t)bytes);
+        status = start_packed(stream, call, (size_t)bytes);
     return status == LEAT_OK ? status
                              : leatn_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
 }

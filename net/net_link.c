@@ -256,7 +256,7 @@ bool leatn_link_was_received(leat_link *link, ssize_t got)
     else if (got == 0 || got == -ECONNRESET)
         leatn_link_fail(link, "the other process ended, or was disconnected");
     else if (got == -EBADMSG)
-        leatn_link_fail(link, "what came is not what the other end has encrypted: it was changed on its way");
+        leatn_link_fail(link, "a record does not decrypt: bytes were changed, lost or repeated on their way");
     else
         leatn_link_fail(link, "recv: %s", strerror((int)-got));
     return false;

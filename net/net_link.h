@@ -21,7 +21,7 @@
  * Then timer() sees that nothing moved for 2 ms, and the loop reads the fragment into the stash of the receive. So
  * the frames behind it get through: two receives whose streams wait for each other do not block each other.
  *
- * Memory. All stashes of a link together have at most memory_bytes. A receive is announced with credit for its
+ * Memory. All stashes of a link together have at most memory_bytes (with a carrier their blocks may be larger). A receive is announced with credit for its
  * window, which it reserves, or with no credit if the window has no room. The sender has credit for no more than
  * the reserve, so the stash fits into it. A receive without a reserve is ready, although nothing has come, until
  * leat calls its move(), which gives credit for the memory that it was called with. leat calls move() again for
@@ -86,7 +86,7 @@ struct leatn_op {
     uint64_t tag, bytes, offset; /* offset: in the region, for gets and puts */
     char name[LEATN_NAME_MAX + 1];
 
-    /* move() can move a byte, or fail. Written under the lock, and read by leat without it. Release and acquire:
+    /* move() can move a byte, begin the op, or fail. Written under the lock, and read by leat without it. Release and acquire:
      * the reader then takes the lock, so even relaxed accesses would do. */
     atomic_int ready;
 
@@ -94,6 +94,7 @@ struct leatn_op {
     /* The other end knows of the op, or it waits to be announced or matched. Then it is in the tables of the link,
      * which hold a reference; and it fails with the link. */
     bool wire;
+    bool begun;      /* leatn_op_begin() */
     bool ended;      /* leat will not call move() any more */
     bool counted;    /* in link->sends or link->receives */
     uint64_t served; /* the last two kinds: the number of the get or the put */
@@ -317,7 +318,9 @@ leat_status leatn_message_check_link(leat_link *link, const char *call, size_t b
 /* Makes an op and adds it to the link, with references for leat and for the caller. NULL: no memory. */
 struct leatn_op *leatn_op_create(leat_link *link, enum leatn_op_kind kind, uint64_t tag, uint64_t bytes);
 
-/* Without the lock: puts an op that leat has accepted on the wire, so that the other end learns of it. */
+/* Without the lock: puts an op that leat has accepted on the wire, so that the other end learns of it; a get of the
+ * other end is matched with its receive. move() does so too, whoever comes first: the call that gives an op to leat may
+ * have to wait for the stream, and that for the op. */
 void leatn_op_begin(struct leatn_op *op);
 
 /* Without the lock: drops the caller's reference. */
@@ -327,9 +330,6 @@ void leatn_op_release(struct leatn_op *op);
 const leat_storage_ops *leatn_op_storage(const struct leatn_op *op);
 
 /* ---- gets and puts of the other end: message.c, for region.c ---- */
-
-/* Without the lock: sends op to the receive of its get. */
-void leatn_get_begin(struct leatn_op *op);
 
 /* Without the lock: refuse a get or a put, or say how a put ended (LEAT_OK: its bytes are in the region). */
 void leatn_get_refuse(leat_link *link, uint64_t receive, leat_status status);

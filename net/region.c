@@ -174,10 +174,7 @@ static leat_status start_job(const struct leat_region *region, const struct requ
     }
     job->op = op;
     job->put = frame->put;
-    if (get)
-        leatn_get_begin(op);
-    else
-        leatn_op_begin(op);
+    leatn_op_begin(op);
     return LEAT_OK;
 }
 

@@ -318,6 +318,7 @@ check-net: $(test_net) $(test_jitter) $(test_bin)/link_peer
 	    test_broadcast) || status=1; \
 	echo 'once more, staged as on a GPU, then with threads that rest at random:'; \
 	$(staged) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
+	$(staged) LEAT_COPY_MEMORY=16M tests/run.sh '$(BUILD)' cpu:0 $(test_bin)/test_message_layout || status=1; \
 	case '$(CFLAGS)' in *-fsanitize*) exit $$status ;; esac; \
 	$(under_jitter) tests/run.sh '$(BUILD)' cpu:0 $(net_moves) || status=1; \
 	exit $$status

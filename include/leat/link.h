@@ -51,10 +51,11 @@
  * ChaCha20-Poly1305 with keys that are made anew for each connection (X25519, bound to the key that both ends know):
  * who learns that key later cannot read what he has recorded. It takes processor time at both ends and bounds the rate
  * of a link by that of one thread (docs/links.md has figures). A complete send may then have up to 64 KiB in leat's
- * memory that the operating system has not taken yet; leat sends them. ucx: addresses refuse it.
+ * memory that the operating system has not taken yet: close the link before the process ends, which sends them. A
+ * call with a ucx: address and encrypt fails; if only the other end asks for it, the link is encrypted and uses TCP.
  *
  * Memory. The other end may send a window of each message ahead. leat keeps these bytes while the receiver's
- * stream is blocked: for all receives and puts of the link together at most memory_bytes. A receive for whose
+ * stream is blocked: for all receives and gets of this end and all puts of the other at most memory_bytes. A receive for whose
  * window there is no room lets the other end send only as much as leat can move on at once: into host memory
  * nothing before its stream reaches it, into device memory what fits into its ring of pinned memory. So it waits
  * for a round trip more often, but the limit holds up no receive whose stream has reached it. It gets a window
@@ -109,8 +110,8 @@ typedef struct leat_link_options {
     uint64_t window_bytes;     /* how many bytes of a message may be under way before the receiver has taken them;
                                   0: 8 MiB. A link needs at least bandwidth times round trip. leat keeps so many
                                   bytes of a message in host memory if the receiver's stream is blocked */
-    uint64_t memory_bytes;     /* how many bytes of all messages together leat keeps so for the link; 0: 256 MiB,
-                                  or four windows if that is more. See "Memory" above */
+    uint64_t memory_bytes;     /* how many received bytes of all messages leat may hold in host memory for the
+                                  link; 0: 256 MiB, or four windows if that is more. See "Memory" above */
     uint32_t encrypt;          /* 1: encrypt the link, also if only this end asks for it; it needs a key */
 } leat_link_options;
 #define LEAT_LINK_OPTIONS_INIT LEAT_SIZED_INIT_(leat_link_options)
@@ -249,7 +250,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_send_layout_start(leat_stream *stream, 
  * the elements are at dst. Its arrived_bytes are those that have come.
  *
  * Bytes between the elements are not written. If the message fails, is cancelled or passes its deadline, all
- * elements at dst are undefined. A failed call has not announced the receive to the other end, and keeps nothing.
+ * elements at dst are undefined. A failed call keeps nothing. After DEVICE_LOST, DRIVER, HOST_MEMORY and SYSTEM the
+ * send of the other end, if there is one, may fail with LINK; after other errors it did not learn of the call.
  * Errors: as leat_receive(); INVALID, RANGE, UNSUPPORTED (as leat_copy_layout(), for dst and its layout: the
  * strides must not write a byte twice); DEVICE_MEMORY, HOST_MEMORY (for the packed array).
  */

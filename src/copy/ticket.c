@@ -1,6 +1,5 @@
 /* ticket.c - implements tickets, with which the program follows a copy. The ticket of a copy by workers refers to
- * the copy's jobs, mostly one. The ticket of any other copy has an event, which is recorded after the copy. So has
- * every ticket that was given to leat_ticket_extend(). */
+ * the copy's jobs, mostly one. The ticket of any other copy has an event, which is recorded after the copy. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/sized.h"
@@ -20,7 +19,8 @@ struct leat_ticket {
     bool staged;        /* the copy was already staged when the call that made the ticket returned */
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
-    leat_event *event; /* NULL, or it must be reached before the point LEAT_COPY_POINT_DONE */
+    leat_event *event; /* after the copy; NULL: see job_count */
+    leat_event *later; /* of leat_ticket_extend(): must be reached too before the point LEAT_COPY_POINT_DONE; or NULL */
     const char *protocol; /* see leat_ticket_info */
     uint64_t traced; /* id of the copy in a trace; 0: it was not traced */
     /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
@@ -138,7 +138,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
     made->bytes = 0;
     made->staged = made->durable = false;
     made->job_count = 0;
-    made->event = NULL;
+    made->event = made->later = NULL;
     made->outcome = NULL;
     made->protocol = "";
     made->traced = leati_traced() ? leati_span_id() : 0;
@@ -180,25 +180,25 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
-/* Returns LEAT_OK if the ticket's event, if any, was reached. If the event does not exist any more, it was
- * reached, because the device was closed, and closing waits for all work. */
-static leat_status event_reached(const leat_ticket *ticket)
+/* Returns LEAT_OK if an event of a ticket was reached, or is NULL. If it does not exist any more, it was reached,
+ * because the device was closed, and closing waits for all work. */
+static leat_status event_reached(leat_event *event)
 {
     leat_status status;
 
-    if (!ticket->event)
+    if (!event)
         return LEAT_OK;
-    status = leat_event_query(ticket->event);
+    status = leat_event_query(event);
     return status == LEAT_ERROR_HANDLE ? LEAT_OK : status;
 }
 
-static leat_status wait_for_event(const leat_ticket *ticket, uint64_t end_ns)
+static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
 {
     struct timespec pause = {.tv_nsec = 20000};
     uint64_t start = leati_clock_ns();
 
     for (;;) {
-        leat_status status = event_reached(ticket);
+        leat_status status = event_reached(event);
         uint64_t now = leati_clock_ns();
 
         if (status != LEAT_NOT_READY || now >= end_ns)
@@ -239,18 +239,20 @@ static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point poin
 {
     for (unsigned i = 0; i < ticket->job_count; i++)
         LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point, end_ns));
-    if (ticket->event && point == LEAT_COPY_POINT_DONE)
-        LEATI_TRY(wait_for_event(ticket, end_ns));
+    if (point == LEAT_COPY_POINT_DONE)
+        LEATI_TRY(wait_for_event(ticket->later, end_ns));
     return result_of(ticket);
+}
+
+static leat_status wait_for_events(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
+{
+    LEATI_TRY(wait_for_event(ticket->event, end_ns));
+    return point == LEAT_COPY_POINT_DONE ? wait_for_event(ticket->later, end_ns) : LEAT_OK;
 }
 
 static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
 {
-    leat_status status = event_reached(ticket);
-
-    info->staged = 1;
-    info->done = status == LEAT_OK;
-    info->status = status < LEAT_OK ? status : LEAT_OK;
+    info->staged = info->done = 1;
     for (unsigned i = 0; i < ticket->job_count; i++) {
         struct leati_job_state state;
 
@@ -286,7 +288,7 @@ leat_status leat_ticket_wait(leat_ticket *ticket, leat_copy_point point, uint64_
     }
     if (ticket->staged && point == LEAT_COPY_POINT_STAGED)
         return LEAT_OK;
-    status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_event(ticket, end_ns);
+    status = ticket->job_count ? wait_for_jobs(ticket, point, end_ns) : wait_for_events(ticket, point, end_ns);
     return status == LEAT_OK || status == LEAT_NOT_READY ? status : leati_fail_in(status, "leat_ticket_wait");
 }
 
@@ -303,12 +305,16 @@ leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info)
     if (ticket->job_count) {
         add_jobs(ticket, &filled);
     } else {
-        status = event_reached(ticket);
+        status = event_reached(ticket->event);
         filled.done = status == LEAT_OK;
         filled.staged = filled.done || ticket->staged;
         filled.arrived_bytes = filled.done ? ticket->bytes : 0;
         filled.status = status < LEAT_OK ? status : LEAT_OK;
     }
+    status = event_reached(ticket->later);
+    filled.done = filled.done && status == LEAT_OK;
+    if (filled.status == LEAT_OK && status < LEAT_OK)
+        filled.status = status;
     LEATI_SIZED_WRITE(info, &filled);
     return LEAT_OK;
 }
@@ -368,9 +374,9 @@ leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream)
         (void)LEATI_QUIETLY(leat_event_destroy(event));
         return leati_fail_in(status, "leat_ticket_extend");
     }
-    if (ticket->event)
-        (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
-    ticket->event = event;
+    if (ticket->later)
+        (void)LEATI_QUIETLY(leat_event_destroy(ticket->later));
+    ticket->later = event;
     return LEAT_OK;
 }
 
@@ -384,6 +390,8 @@ leat_status leat_ticket_destroy(leat_ticket *ticket)
     leati_outcome_release(ticket->outcome);
     if (ticket->event)
         (void)leat_event_destroy(ticket->event);
+    if (ticket->later)
+        (void)leat_event_destroy(ticket->later);
     leati_handle_free(&ticket_handles, ticket);
     return LEAT_OK;
 }

@@ -354,10 +354,8 @@ static void an_extended_ticket_waits_for_later_work(void **state)
             assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 1000), LEAT_NOT_READY);
             info = test_ticket_info(ticket);
             assert_true(!info.done && info.status == LEAT_OK);
-            if (pageable) {
-                OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0));
-                assert_true(info.staged);
-            }
+            OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_STAGED, 0));
+            assert_true(info.staged && info.arrived_bytes == sizes[i]);
             test_gate_open(gate);
             OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
             info = test_ticket_info(ticket);
@@ -383,14 +381,17 @@ static void an_extended_ticket_keeps_its_failure(void **state)
     struct room room = make_room(t->device, MOST);
     struct test_gate *gate = test_gate_close(t->stream);
     leat_ticket *ticket = test_copy_start(t->stream, room.out, room.memory, MOST);
+    leat_status ended;
 
     OK(leat_ticket_extend(ticket, t->stream));
     OK(leat_ticket_cancel(ticket));
     assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 0), LEAT_NOT_READY);
     test_gate_open(gate);
-    REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_CANCELLED, "leat_ticket_wait");
+    /* A copy that the driver makes alone cannot be cancelled. */
+    ended = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
+    assert_true(ended == LEAT_ERROR_CANCELLED || ended == LEAT_OK);
     assert_true(test_ticket_info(ticket).done);
-    assert_int_equal(test_ticket_info(ticket).status, LEAT_ERROR_CANCELLED);
+    assert_int_equal(test_ticket_info(ticket).status, ended);
     OK(leat_ticket_destroy(ticket));
     OK(leat_stream_synchronize(t->stream));
     end_room(&room);

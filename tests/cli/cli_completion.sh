@@ -39,9 +39,9 @@ completes 'leat lo' load
 completes 'leat load --' --device --help --json --only --split --verify
 completes 'leat load model'
 completes 'leat se' send serve
-completes 'leat send --' --device --help --json --key-file
-completes 'leat receive --' --device --force --help --into --json --key-file --timeout
-completes 'leat serve --' --device --help --key-file --once --timeout
+completes 'leat send --' --device --encrypt --help --json --key-file
+completes 'leat receive --' --device --encrypt --force --help --into --json --key-file --timeout
+completes 'leat serve --' --device --encrypt --help --key-file --once --timeout
 completes 'leat bench ne' net
 completes 'leat receive tcp:0.0.0.0:7000 --device cpu:' 0 1
 completes 'leat ru' run

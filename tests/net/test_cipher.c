@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { HEAD = 4, TAG = 16, BYTES = 1 << 20 };
@@ -183,6 +184,23 @@ static void half_a_record(void **state)
     free(record);
 }
 
+/* A child of fork() would use the nonces of its parent once more. */
+static void children_do_not_send(void **state)
+{
+    struct wire wire = open_wire();
+    const struct iovec part = {"text", 4};
+    int ended;
+    pid_t child = fork();
+
+    (void)state;
+    if (!child)
+        _exit(leatn_cipher_send(wire.from, wire.out[0], &part, 1) == -EPERM ? 0 : 1);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+    assert_int_equal(recv(wire.out[1], (char[1]){0}, 1, 0), -1);
+    close_wire(&wire);
+}
+
 /* ---- wrong bytes ---- */
 
 /* Each bit of a record that changes makes it wrong, and the text is not given out. */
@@ -286,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_all_sizes), cmocka_unit_test(text_is_not_to_be_seen),
         cmocka_unit_test(half_a_record),       cmocka_unit_test(changed_bits),
+        cmocka_unit_test(children_do_not_send),
         cmocka_unit_test(records_out_of_order), cmocka_unit_test(other_keys),
         cmocka_unit_test(random_bytes),
     };
