@@ -24,8 +24,8 @@
  *
  * If one end wants encryption, and it needs a key for that, the link is encrypted (cipher.h). The keys of its two
  * directions are keyed hashes of the role of the sender, of the secret that the two pairs have in common, and of both
- * hellos. So who learns the user's key later cannot decrypt what he has recorded, and since the proofs cover the
- * hellos, nobody can put a public key or flags of his own in their place.
+ * hellos. So a recorded connection cannot be decrypted even if the user's key becomes known later. The proofs cover
+ * the hellos, so nobody can replace a public key or a flag.
  *
  * The state machine below knows no socket: it says what to read and what to write. It allocates nothing.
  */

@@ -48,18 +48,19 @@
  * is optional. A process of root connects to a process of another user only with a key.
  *
  * Encryption. With options.encrypt at one end or both, all bytes of the link are encrypted and authenticated, by
- * ChaCha20-Poly1305 with keys that are made anew for each connection (X25519, bound to the key that both ends know):
- * who learns that key later cannot read what he has recorded. It takes processor time at both ends and bounds the rate
- * of a link by that of one thread (docs/links.md has figures). A complete send may then have up to 64 KiB in leat's
- * memory that the operating system has not taken yet: close the link before the process ends, which sends them. A
- * call with a ucx: address and encrypt fails; if only the other end asks for it, the link is encrypted and uses TCP.
+ * ChaCha20-Poly1305 with keys that are made for this connection only (X25519, bound to the key that both ends know).
+ * A recorded connection stays secret even if that key becomes known later. One thread at each end encrypts or decrypts
+ * the bytes of a link, which bounds its rate (docs/links.md has figures). A complete send may have up to 64 KiB in
+ * leat's memory that the operating system has not taken yet; leat_link_close() sends them, so call it before the
+ * process ends. A call with a ucx: address and encrypt fails; if only the other end asks for it, the link is encrypted
+ * and uses TCP.
  *
  * Memory. The other end may send a window of each message ahead. leat keeps these bytes while the receiver's
- * stream is blocked: for all receives and gets of this end and all puts of the other at most memory_bytes. A receive for whose
- * window there is no room lets the other end send only as much as leat can move on at once: into host memory
- * nothing before its stream reaches it, into device memory what fits into its ring of pinned memory. So it waits
- * for a round trip more often, but the limit holds up no receive whose stream has reached it. It gets a window
- * when others are complete. If memory_bytes is less than window_bytes, all larger messages are received in this
+ * stream is blocked: at most memory_bytes for all receives and gets of this end and all puts of the other. A receive
+ * for whose window there is no room lets the other end send only as much as leat can move on at once: into host
+ * memory nothing before its stream reaches it, into device memory what fits into its ring of pinned memory. So it
+ * waits for a round trip more often, but the limit holds up no receive whose stream has reached it. It gets a
+ * window when others are complete. If memory_bytes is less than window_bytes, all larger messages are received in this
  * way. The other end cannot make leat keep more: the link fails if it sends what it may not. With UCX the limit
  * counts payload too, but leat takes 1 MiB of memory for each part of more than 64 KiB, as the other end cuts it,
  * and such memory also for the parts that leat moves on at once.
