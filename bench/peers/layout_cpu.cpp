@@ -29,24 +29,7 @@
 #include <vector>
 
 #ifdef WITH_HPTT
-// The part of HPTT's interface (hptt.h) that this program uses, so that the library without its headers is enough.
-namespace hptt
-{
-enum SelectionMethod { ESTIMATE, MEASURE, PATIENT, CRAZY };
-template <typename T> class Transpose
-{
-  public:
-    void execute() noexcept;
-};
-std::shared_ptr<Transpose<float>> create_plan(const int *perm, int dim, float alpha, const float *a,
-                                              const int *size_a, const int *outer_a, float beta, float *b,
-                                              const int *outer_b, SelectionMethod method, int threads,
-                                              const int *thread_ids, bool row_major);
-std::shared_ptr<Transpose<double>> create_plan(const int *perm, int dim, double alpha, const double *a,
-                                               const int *size_a, const int *outer_a, double beta, double *b,
-                                               const int *outer_b, SelectionMethod method, int threads,
-                                               const int *thread_ids, bool row_major);
-} // namespace hptt
+#include "hptt_calls.hpp"
 #endif
 
 namespace
