@@ -2,6 +2,7 @@
 #include "handshake.h"
 
 #include "net.h"
+#include "net_socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -343,13 +344,12 @@ static bool move_once(struct leatn_handshake *shake, int fd)
 
     if (!writes && (bytes = leatn_handshake_to_read(shake, &to)) == 0)
         return false;
-    do
-        moved = writes ? send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, to, bytes, MSG_DONTWAIT);
-    while (moved < 0 && errno == EINTR);
-    if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    moved = writes ? leatn_socket_send(fd, &(struct iovec){(void *)from, bytes}, 1)
+                   : leatn_socket_receive(fd, to, bytes);
+    if (moved == -EAGAIN || moved == -EWOULDBLOCK)
         return false;
     if (moved <= 0)
-        leatn_handshake_was_closed(shake, moved < 0 ? errno : 0);
+        leatn_handshake_was_closed(shake, (int)-moved);
     else if (writes)
         leatn_handshake_was_written(shake, (size_t)moved);
     else

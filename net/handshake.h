@@ -1,6 +1,6 @@
 /*
  * handshake.h - what the two ends of a new connection exchange before it becomes a link: who they are, proofs that
- * both know the key, parameters, and from version 2 on the halves of new keys for an encrypted link.
+ * both know the key, parameters, and the halves of the keys of an encrypted link.
  *
  * The messages have fixed sizes, and numbers are little-endian. C is the end that connects, L the end that
  * listens.

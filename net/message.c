@@ -1604,9 +1604,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
                           : leat_storage_write_start(stream, leatn_op_storage(op), op, call->memory, call->bytes,
                                                      call->options, call->ticket);
     if (status == LEAT_OK) {
-        leatn_link_lock(call->link);
-        begin_op(call->link, op);
-        leatn_link_unlock(call->link);
+        leatn_op_begin(op);
     } else {
         op_release(op); /* leat has not taken its reference */
         status = leatn_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);

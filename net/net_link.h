@@ -94,7 +94,7 @@ struct leatn_op {
     /* The other end knows of the op, or it waits to be announced or matched. Then it is in the tables of the link,
      * which hold a reference; and it fails with the link. */
     bool wire;
-    bool begun;      /* leatn_op_begin() */
+    bool begun;      /* see leatn_op_begin() */
     bool ended;      /* leat will not call move() any more */
     bool counted;    /* in link->sends or link->receives */
     uint64_t served; /* the last two kinds: the number of the get or the put */

@@ -496,7 +496,7 @@ fuzz-handshake: $(checked_lib)
 	$(Q)mkdir -p $(fuzz_handshake_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
 	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_handshake.c \
-	    net/address.c net/handshake.c net/net_report.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
+	    net/address.c net/handshake.c net/net_report.c net/net_socket.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
 	    -o $(fuzz_handshake_dir)/fuzz_handshake
 	$(Q)$(fuzz_handshake_dir)/fuzz_handshake -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 	    -artifact_prefix=$(fuzz_handshake_dir)/ $(fuzz_handshake_dir)/found

@@ -183,8 +183,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_link_get_info(leat_link *link, leat_lin
 
 /*
  * Sends bytes bytes at src, in stream order; see "Matching" above. bytes 0 does nothing, and sends no message.
- * leat_send_start() returns a ticket too, which the caller destroys; options may be NULL. leat_ticket_cancel() and a deadline stop the copy: the receive at the other end then fails
- * with LINK, and the link lives on.
+ * leat_send_start() returns a ticket too, which the caller destroys; options may be NULL. leat_ticket_cancel() and a
+ * deadline stop the copy: the receive at the other end then fails with LINK, and the link lives on.
  * Errors: HANDLE; POINTER, RANGE (as leat_copy(), for src); LINK (the link has failed, and why); UNSUPPORTED,
  * HOST_MEMORY, DEVICE_LOST, DRIVER, NOT_PERMITTED (as leat_copy()); INVALID (ticket NULL, options->size).
  */

@@ -374,8 +374,7 @@ leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream)
         (void)LEATI_QUIETLY(leat_event_destroy(event));
         return leati_fail_in(status, "leat_ticket_extend");
     }
-    if (ticket->later)
-        (void)LEATI_QUIETLY(leat_event_destroy(ticket->later));
+    (void)LEATI_QUIETLY(leat_event_destroy(ticket->later));
     ticket->later = event;
     return LEAT_OK;
 }
@@ -388,10 +387,8 @@ leat_status leat_ticket_destroy(leat_ticket *ticket)
         return check_ticket("leat_ticket_destroy", ticket);
     release_jobs(ticket);
     leati_outcome_release(ticket->outcome);
-    if (ticket->event)
-        (void)leat_event_destroy(ticket->event);
-    if (ticket->later)
-        (void)leat_event_destroy(ticket->later);
+    (void)leat_event_destroy(ticket->event); /* NULL does nothing */
+    (void)leat_event_destroy(ticket->later);
     leati_handle_free(&ticket_handles, ticket);
     return LEAT_OK;
 }

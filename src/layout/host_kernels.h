@@ -32,6 +32,11 @@ struct leati_loop_nest {
  * source. */
 void leati_nest_runs(const struct leati_loop_nest *nest, char *dst, const char *src);
 
+static inline unsigned leati_least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
 /* Copies a short run without a function call. Accesses no bytes outside the run. */
 static inline void leati_copy_short(char *dst, const char *src, size_t bytes)
 {

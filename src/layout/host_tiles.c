@@ -39,11 +39,6 @@ struct tiles_job {
     int64_t dst_rows[LEATI_TILES_SRC_MOST];
 };
 
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
 const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
 {
     enum leati_host_level best = leati_host_level();
@@ -56,7 +51,7 @@ const struct leati_tiles *leati_tiles_of(enum leati_host_level level)
 
 unsigned leati_tile_side(unsigned unit_bytes)
 {
-    unsigned align = least(unit_bytes & -unit_bytes, LEATI_CANONICAL_MAX_UNIT_BYTES);
+    unsigned align = leati_least(unit_bytes & -unit_bytes, LEATI_CANONICAL_MAX_UNIT_BYTES);
     unsigned step = LEATI_LINE_BYTES / align, side = step;
 
     leati_assert(unit_bytes);
@@ -85,7 +80,7 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
 static void part_panel(const struct tiles_job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
     for (unsigned j = 0; j < job->src_units; j += job->side)
-        job->part(dst + (size_t)at * job->unit, job->dst_rows + j, least(job->side, job->src_units - j),
+        job->part(dst + (size_t)at * job->unit, job->dst_rows + j, leati_least(job->side, job->src_units - j),
                   src + (size_t)j * job->unit, job->src_rows + at, count);
 }
 
@@ -112,7 +107,7 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
     unsigned at = 0, side = job->side, end = job->dst_units;
 
     if (job->streaming) {
-        at = least((unsigned)(-(uintptr_t)dst % LEATI_LINE_BYTES) / job->unit, end);
+        at = leati_least((unsigned)(-(uintptr_t)dst % LEATI_LINE_BYTES) / job->unit, end);
         if (at)
             part_panel(job, dst, src, 0, at);
         for (; at + 2 * side <= end && side <= LEATI_PAIR_SIDE; at += 2 * side)
@@ -122,7 +117,7 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
         panel(job, job->streaming ? job->tiles->streaming[job->log] : job->tiles->cached[job->log], dst, src, at,
               side);
     for (; at < end; at += side)
-        part_panel(job, dst, src, at, least(side, end - at));
+        part_panel(job, dst, src, at, leati_least(side, end - at));
 }
 
 /* ---- through the buffer ---- */
@@ -136,7 +131,7 @@ static void fill_column(const struct tiles_job *job, char *buffer, const int64_t
 
     for (unsigned i = 0; i < count; i += job->side) {
         char *to = buffer + (size_t)i * job->unit;
-        unsigned wide = least(job->side, count - i);
+        unsigned wide = leati_least(job->side, count - i);
 
         if (wide < job->side || high < job->side || job->wide)
             job->part(to, rows, high, from, job->src_rows + at + i, wide);
@@ -165,11 +160,11 @@ static void staged_run(const struct tiles_job *job, char *dst, const char *src)
     buffer_rows(job, pitch, rows);
     step = (unsigned)(RUN_BYTES / pitch) / job->side * job->side;
     for (unsigned first = 0; first < job->src_units; first += step) {
-        unsigned end = least(first + step, job->src_units);
+        unsigned end = leati_least(first + step, job->src_units);
 
         for (unsigned j = first; j < end; j += job->side)
             fill_column(job, buffer + (j - first) * pitch, rows, src, 0, job->dst_units, j,
-                        least(job->side, end - j));
+                        leati_least(job->side, end - j));
         job->tiles->stream(dst + job->dst_rows[first], buffer, (end - first) * pitch);
     }
 }
@@ -231,10 +226,10 @@ static void staged_rows(const struct tiles_job *job, char *dst, const char *src)
     leati_assert(stage.pitch * job->side <= STAGE_BYTES && job->src_units <= LEATI_TILES_STAGED_MOST);
     buffer_rows(job, stage.pitch, stage.rows);
     for (unsigned at = 0; at < all; at += most) {
-        unsigned made = least(at + most, all);
+        unsigned made = leati_least(at + most, all);
 
         for (unsigned j = 0; j < job->src_units; j += job->side) {
-            unsigned high = least(job->side, job->src_units - j);
+            unsigned high = leati_least(job->side, job->src_units - j);
 
             if (joined && at && made < all && high == job->side)
                 joined(dst + (size_t)at * job->unit, job->dst_rows + j, src + (size_t)j * job->unit,

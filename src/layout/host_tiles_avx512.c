@@ -342,11 +342,6 @@ WHOLE_AND_PART(4)
 WHOLE_AND_PART(8)
 WHOLE_AND_PART(16)
 
-INLINE_AVX512 unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
 /* Copies a tile of wide units (leati_wide_tile()) in squares of 48 bytes on both sides. */
 #define TRIPLE(bytes, as)                                                                                         \
     AVX512 static void triple_##bytes(char *dst, const int64_t *dst_rows, unsigned dst_row_count,                 \
@@ -354,8 +349,8 @@ INLINE_AVX512 unsigned least(unsigned a, unsigned b)
     {                                                                                                             \
         for (unsigned i = 0; i < src_row_count; i += 48 / (bytes)) {                                              \
             for (unsigned j = 0; j < dst_row_count; j += 48 / (bytes)) {                                          \
-                unsigned high = least(48 / (bytes), dst_row_count - j);                                           \
-                unsigned wide = least(48 / (bytes), src_row_count - i);                                           \
+                unsigned high = leati_least(48 / (bytes), dst_row_count - j);                                     \
+                unsigned wide = leati_least(48 / (bytes), src_row_count - i);                                     \
                 const struct avx512_tile t = {.dst = dst + (size_t)i * (bytes),                                   \
                                               .dst_rows = dst_rows + j,                                           \
                                               .src = src + (size_t)j * (bytes),                                   \
