@@ -498,6 +498,43 @@ static void test_bad_calls(void **state)
     close_ends(&ends);
 }
 
+/* Records that are larger than the socket's buffer: the rest of the last one is sent although no other bytes follow,
+ * no sign of life comes, and the link is closed at once. */
+static void test_rest_of_a_record(void **state)
+{
+    static const size_t lengths[] = {60000, 3 * 65536 + 50000};
+    const struct link_setup setup = {
+        .transport = TRANSPORT_UNIX, .idle_ns = 3600 * SECOND, .window_bytes = MIB, .encrypted = true};
+    const struct test_state *room = *state;
+    const int small = 4096;
+
+    for (unsigned i = 0; i < 4; i++) {
+        struct memory src = make_memory(room->device, room->stream, LEAT_KIND_DEVICE, lengths[i / 2], 0);
+        struct memory dst = make_memory(room->device, room->stream, LEAT_KIND_DEVICE, lengths[i / 2], 0);
+        leat_ticket *received, *sent;
+        struct ends ends;
+        int fds[2];
+
+        fill_memory(room->stream, &src, i);
+        make_sockets(TRANSPORT_UNIX, fds);
+        for (unsigned end = 0; end < 2; end++)
+            assert_int_equal(setsockopt(fds[end], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+        ends = (struct ends){link_of(fds[0], &setup, "the second end"), link_of(fds[1], &setup, "the first end")};
+        received = receive_start(room->second, dst.at, ends.two, 1, dst.bytes);
+        sent = send_start(room->stream, ends.one, 1, src.at, src.bytes);
+        ENDS_WITH(sent, LEAT_OK);
+        if (i % 2)
+            OK(leat_link_close(ends.one));
+        ENDS_WITH(received, LEAT_OK);
+        expect_message(room->stream, &dst, i);
+        if (i % 2 == 0)
+            OK(leat_link_close(ends.one));
+        OK(leat_link_close(ends.two));
+        free_memory(&src);
+        free_memory(&dst);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(test_sizes),
     STATE_TEST(test_kinds),
@@ -514,6 +551,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(test_close_after_send),
     STATE_TEST(test_device_close),
     STATE_TEST(test_signs_of_life),
+    STATE_TEST(test_rest_of_a_record),
     STATE_TEST(test_bad_calls),
 };
 
