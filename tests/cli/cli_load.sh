@@ -10,11 +10,13 @@ has() {
     grep -q -- "$1" "$work/out" || fail "the output lacks: $1"
 }
 
-# model FILE HEADER BYTES: a safetensors file with random data. The header is shorter than 256 bytes.
+# model FILE HEADER BYTES: a safetensors file with random data. The header is shorter than 256 bytes. The last byte
+# is not 0, so that a load that loses it is noticed.
 model() {
     {
         printf "\\$(printf %03o ${#2})\\0\\0\\0\\0\\0\\0\\0%s" "$2"
-        head -c "$3" /dev/urandom
+        head -c $(($3 - 1)) /dev/urandom
+        printf '\377'
     } >"$work/$1"
 }
 
