@@ -3,7 +3,8 @@
 # on the CPU device, once more with pageable copies staged as on a GPU, and on the driver cuda over leat's own names of
 # CUDA. "make check-python" sets the variables.
 #
-# pip fetches setuptools, NumPy, pytest, ml_dtypes and mypy. Where it cannot, the exit status is 77.
+# pip fetches setuptools, NumPy, pytest, ml_dtypes and mypy. Where it cannot, the exit status is 77. It also fetches
+# what files are compared with: the package safetensors, and one that ships the weights of a small model.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 top=$PWD
@@ -29,6 +30,8 @@ python3 -m venv "$work/build" >"$work/log" 2>&1 || skip "python3 cannot make vir
     { tail -n 2 "$work/log"; skip "pip cannot fetch setuptools, mypy and numpy"; }
 python3 -m venv "$work/use" && "$work/use/bin/pip" install --quiet --retries 1 --timeout 20 numpy pytest ml_dtypes \
     >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "pip cannot fetch numpy, pytest and ml_dtypes"; }
+"$work/use/bin/pip" install --quiet --retries 1 --timeout 20 --no-deps safetensors==0.7.0 silero-vad==6.2.3 \
+    >"$work/log" 2>&1 || tail -n 2 "$work/log"
 
 "$LEAT_PYTHON_MAKE" --no-print-directory BUILD="$LEAT_PYTHON_BUILD" CC="$CC" CXX="$CXX" CFLAGS="$CFLAGS" \
     PYTHON="$work/build/bin/python" WHEEL_FLAGS=--no-build-isolation wheel || fail "the wheel cannot be built"

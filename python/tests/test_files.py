@@ -1,5 +1,6 @@
 """Files, and models by name."""
 
+import importlib.metadata
 import os
 
 import numpy as np
@@ -114,6 +115,25 @@ def test_safetensors_of_the_package(tmp_path):
     back = safetensors.load_file(tmp_path / "ours.safetensors")
     for name, value in want.items():
         assert (back[name] == value).all()
+
+
+def test_weights_of_a_real_model(tmp_path):
+    """A model that detects speech, from the package that ships it, to the device and back into a file."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    try:
+        package = importlib.metadata.distribution("silero-vad")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package silero-vad is not installed")
+    path = package.locate_file("silero_vad/data/silero_vad_16k.safetensors")
+    want = safetensors.load_file(path)
+    found = pyleat.load(path)
+    assert len(want) == len(found) == 15
+    for name, value in want.items():
+        assert (found[name].to_host() == value).all(), name
+    pyleat.save(tmp_path / "saved.safetensors", found)
+    back = safetensors.load_file(tmp_path / "saved.safetensors")
+    for name, value in want.items():
+        assert (back[name] == value).all(), name
 
 
 def test_load_into(tmp_path):
