@@ -30,7 +30,7 @@ python3 -m venv "$work/build" >"$work/log" 2>&1 || skip "python3 cannot make vir
     { tail -n 2 "$work/log"; skip "pip cannot fetch setuptools, mypy and numpy"; }
 python3 -m venv "$work/use" && "$work/use/bin/pip" install --quiet --retries 1 --timeout 20 numpy pytest ml_dtypes \
     >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "pip cannot fetch numpy, pytest and ml_dtypes"; }
-"$work/use/bin/pip" install --quiet --retries 1 --timeout 20 --no-deps safetensors==0.7.0 silero-vad==6.2.3 \
+"$work/use/bin/pip" install --quiet --retries 1 --timeout 20 --no-deps safetensors==0.8.0 silero-vad==6.2.3 \
     >"$work/log" 2>&1 || tail -n 2 "$work/log"
 
 "$LEAT_PYTHON_MAKE" --no-print-directory BUILD="$LEAT_PYTHON_BUILD" CC="$CC" CXX="$CXX" CFLAGS="$CFLAGS" \
