@@ -4,12 +4,12 @@
  * A process in the middle of a tree passes bytes on from the memory into which they were received: the ring of pinned
  * memory, or the destination if that is host memory. So they are not read back from the device, and the last process
  * has them a few fragments later than the first, whatever their number. The receive and the sends are ops as those of
- * leat_receive() and leat_send() (net_link.h). leat has one object for all of them, whose functions call theirs.
+ * leat_receive() and leat_send() (message.h). leat has one object for all of them, whose functions call theirs.
  *
  * move() is called again with the same memory until all sends have taken what is in it. That is the back-pressure: a
  * process receives no more than its slowest child takes.
  */
-#include "net_link.h"
+#include "message.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
 #ifndef LEATN_CARRIER_H
 #define LEATN_CARRIER_H
 
-#include "net_link.h"
+#include "message.h"
 
 /* Makes the carrier of a new link, which no other thread knows yet. leatn_carrier_begin() then lets it work, when
  * the loop knows the link. Without the lock. Errors: as leatn_ucx_worker_create(). */

@@ -8,7 +8,7 @@
  * stream: each would hold its part of the ring of pinned memory (leat/storage.h) from this call on, and the call
  * would have to wait for the other end when the rings hold all pinned memory.
  */
-#include "net_link.h"
+#include "message.h"
 
 #include <leat/layout.h>
 #include <leat/storage.h>
@@ -69,8 +69,8 @@ static leat_status submit_send(leat_stream *stream, const struct layout_call *ca
                                     ticket);
 }
 
-/* Submits the receive and the copy that unpacks. If *ticket is set after a failure, the receive was submitted, and the
- * other end may know of it. So the copy's arguments are checked before. */
+/* Submits the receive and the copy that unpacks. If *ticket is set after a failure, the receive was submitted, and
+ * the other end may know of it. So the copy's arguments are checked before. */
 static leat_status submit_receive(leat_stream *stream, const struct layout_call *call, const struct packed *packed,
                                   struct leatn_op *op, leat_ticket **ticket)
 {

@@ -1,6 +1,7 @@
 /* net_link.c - makes links, watches their sockets, sends control frames, and ends links. See net_link.h. */
 #include "net_link.h"
 #include "carrier.h"
+#include "message.h"
 #include "net_socket.h"
 
 #include <leat/storage.h>

@@ -8,7 +8,7 @@
  *
  * Locks, in their order: lifetime_lock, regions_lock, locks of leat's, link->lock, requests_lock.
  */
-#include "net_link.h"
+#include "message.h"
 
 #include <errno.h>
 #include <signal.h>
