@@ -139,6 +139,22 @@ static inline void wait_for_failure(leat_link *link)
     assert_int_equal(info_of(link).status, LEAT_ERROR_LINK);
 }
 
+/* Waits until no copy of the two ends is left, and the first end knows that. A copy's ticket may fail before the
+ * other end is told, and a send of the other end may then meet a receive that has ended. */
+static inline void settle(const struct test_state *room, const struct ends *ends)
+{
+    char sent = 1, got = 0;
+
+    while (info_of(ends->one).sends || info_of(ends->two).receives)
+        test_sleep_us(100);
+    /* This message follows the frame that ends the receive. */
+    OK(leat_send(room->stream, ends->two, 9, &sent, 1));
+    OK(leat_receive(room->second, &got, ends->one, 9, 1));
+    OK(leat_stream_synchronize(room->stream));
+    OK(leat_stream_synchronize(room->second));
+    assert_int_equal(got, 1);
+}
+
 static inline void ignore_change(void *object)
 {
     (void)object;

@@ -4,7 +4,7 @@
  */
 #include "link_room.h"
 
-#include "net_link.h"
+#include "message.h"
 
 enum { MANY = 24 };
 #define WINDOW (256 * KIB)

@@ -284,6 +284,7 @@ static void expect_alive(const struct test_state *room, struct halves *halves)
 
     take_failures(room->stream);
     take_failures(room->second);
+    settle(room, &halves->ends);
     OK(leat_receive_layout_start(room->second, halves->dst.at, &halves->layout, halves->ends.two, 9, NULL,
                                  &ticket));
     OK(leat_send_layout(room->stream, halves->ends.one, 9, halves->src.at, &halves->layout));
