@@ -5,6 +5,9 @@ leat=${LEAT_COMMAND:-$PWD/../../build/leat}
 device=${LEAT_TEST_DEVICE:-cpu:0}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# true if the command was built with a sanitizer, which makes it many times slower.
+sanitized=false
+! grep -q -e __asan_init -e __tsan_init "$leat" || sanitized=true
 export COLUMNS=100000 # wide tables, unless a test sets a line's width
 failures=0
 

@@ -12,8 +12,6 @@ programs=$(dirname "$leat")/bench/trace_programs
     exit 77
 }
 tries=8
-sanitized=false
-! grep -q -e __asan_init -e __tsan_init "$leat" || sanitized=true
 
 # advice NAME FORM: records a program, and writes "RULE: PLACE" for each piece of advice to $work/advice.
 advice() {
