@@ -267,10 +267,10 @@ thread-safety:
 tidy_src := $(filter-out src/kernels/layout_kernels.c src/kernels/convert_kernels.c,$(lib_src) $(cli_src) $(files_src) $(net_src) $(sort $(wildcard compat/*/*.c dropin/*.c)))
 tidy: $(tidy_src:%.c=$(BUILD)/tidy/%.done)
 	$(say) TIDY '$(words $(tidy_src)) files have no findings'
-$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h net/*.h dropin/*.h compat/*/*.h)) $(headers)
+$(BUILD)/tidy/%.done: %.c .clang-tidy $(sort $(wildcard src/*/*.h src/driver/*/*.h cli/*.h files/*.h net/*.h common/*.h dropin/*.h compat/*/*.h)) $(headers)
 	$(say) TIDY $<
 	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Ifiles -Inet -DLEATI_CHECKED $(cli_cflags) $(net_cflags) \
+	$(Q)$(CLANG_TIDY) --quiet $< -- -std=c11 -D_GNU_SOURCE -pthread -Iinclude -Isrc -Icompat -Icommon -Ifiles -Inet -DLEATI_CHECKED $(cli_cflags) $(net_cflags) \
 	    2>$@.log || { cat $@.log >&2; exit 1; }
 	$(Q)touch $@
 

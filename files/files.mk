@@ -1,13 +1,13 @@
 # files.mk - libleat-files: models by name (leat/model.h), on top of leat's public headers. Read by the Makefile.
 
-files_src := $(sort $(wildcard files/*.c))
+files_src := $(sort $(wildcard files/*.c)) common/report.c
 files_obj := $(files_src:%.c=$(BUILD)/obj/%.o)
 files_real := libleat-files.so.$(VERSION)
 files_name := libleat-files.so.$(so_major)
 
 # Like a user's program, it sees only leat's public headers.
-FILES_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Ifiles $(WARN) $(CPPFLAGS) $(CFLAGS)
-$(BUILD)/obj/files/%.o: files/%.c $(BUILD)/flags
+FILES_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Icommon -Ifiles $(WARN) $(CPPFLAGS) $(CFLAGS)
+$(files_obj): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FILES_CFLAGS) -MMD -MP -c $< -o $@

@@ -49,12 +49,12 @@ static uint64_t left(const struct gguf *gguf)
 static leat_status skip(struct gguf *gguf, uint64_t bytes)
 {
     if (bytes > left(gguf))
-        return leatm_model_fail(LEAT_ERROR_FILE, "the file ends at %llu, and %llu bytes at %llu were expected",
-                                (unsigned long long)gguf->file->bytes, (unsigned long long)bytes,
-                                (unsigned long long)gguf->at);
+        return leatc_fail(LEAT_ERROR_FILE, "the file ends at %llu, and %llu bytes at %llu were expected",
+                          (unsigned long long)gguf->file->bytes, (unsigned long long)bytes,
+                          (unsigned long long)gguf->at);
     gguf->at += bytes;
     if (gguf->at > LEATM_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header is longer than %u bytes", LEATM_HEADER_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "its header is longer than %u bytes", LEATM_HEADER_MAX);
     return LEAT_OK;
 }
 
@@ -101,8 +101,8 @@ static leat_status skip_values(struct gguf *gguf, uint32_t type, uint64_t count)
     uint64_t least = type == TYPE_STRING ? 8 : value_bytes[type];
 
     if (count > left(gguf) / least)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it would have %llu values, and the file has %llu more bytes",
-                                (unsigned long long)count, (unsigned long long)left(gguf));
+        return leatc_fail(LEAT_ERROR_FILE, "it would have %llu values, and the file has %llu more bytes",
+                          (unsigned long long)count, (unsigned long long)left(gguf));
     if (type != TYPE_STRING && type != TYPE_BOOL)
         return skip(gguf, count * least);
     for (uint64_t i = 0; i < count; i++) {
@@ -112,7 +112,7 @@ static leat_status skip_values(struct gguf *gguf, uint32_t type, uint64_t count)
         }
         TRY(take(gguf, 1, &at));
         if (*at > 1)
-            return leatm_model_fail(LEAT_ERROR_FILE, "a boolean is %u", *at);
+            return leatc_fail(LEAT_ERROR_FILE, "a boolean is %u", *at);
     }
     return LEAT_OK;
 }
@@ -122,12 +122,12 @@ static leat_status take_alignment(struct gguf *gguf, uint32_t type)
     uint32_t value = 0;
 
     if (type != TYPE_U32)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its type is %u; it must be a UINT32, which is type %d", type,
-                                TYPE_U32);
+        return leatc_fail(LEAT_ERROR_FILE, "its type is %u; it must be a UINT32, which is type %d", type,
+                          TYPE_U32);
     TRY(take_32(gguf, &value));
     if (value < 8 || value > ALIGNMENT_MAX || value & (value - 1))
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is %u; it must be a power of two from 8 to %d", value,
-                                ALIGNMENT_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "it is %u; it must be a power of two from 8 to %d", value,
+                          ALIGNMENT_MAX);
     gguf->alignment = value;
     return LEAT_OK;
 }
@@ -141,15 +141,15 @@ static leat_status skip_value(struct gguf *gguf, const char *key)
     if (!strcmp(key, "general.alignment"))
         return take_alignment(gguf, type);
     if (type >= TYPES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its type is %u, which GGUF does not have", type);
+        return leatc_fail(LEAT_ERROR_FILE, "its type is %u, which GGUF does not have", type);
     if (type != TYPE_ARRAY)
         return skip_values(gguf, type, 1);
     TRY(take_32(gguf, &of));
     TRY(take_64(gguf, &count));
     if (of >= TYPES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is an array of type %u, which GGUF does not have", of);
+        return leatc_fail(LEAT_ERROR_FILE, "it is an array of type %u, which GGUF does not have", of);
     if (of == TYPE_ARRAY)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is an array of arrays, which leat, like ggml, does not read");
+        return leatc_fail(LEAT_ERROR_FILE, "it is an array of arrays, which leat, like ggml, does not read");
     return skip_values(gguf, of, count);
 }
 
@@ -162,19 +162,18 @@ static leat_status take_key(struct gguf *gguf, const char **key)
 
     TRY(take_64(gguf, &bytes));
     if (!bytes || bytes > KEY_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its key has %llu bytes; it must have 1 to %d",
-                                (unsigned long long)bytes, KEY_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "its key has %llu bytes; it must have 1 to %d",
+                          (unsigned long long)bytes, KEY_MAX);
     TRY(take(gguf, (size_t)bytes, &at));
     for (size_t i = 0; i < bytes; i++)
         if (at[i] < 0x20 || at[i] >= 0x7f)
-            return leatm_model_fail(LEAT_ERROR_FILE, "byte %zu of its key is 0x%02x; a key is ASCII text", i,
-                                    at[i]);
+            return leatc_fail(LEAT_ERROR_FILE, "byte %zu of its key is 0x%02x; a key is ASCII text", i, at[i]);
     if (gguf->key_room - gguf->key_bytes < bytes + 1) {
         size_t room = gguf->key_room + gguf->key_room / 2 + (size_t)bytes + 1;
 
         grown = realloc(gguf->keys, room);
         if (!grown)
-            return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for its keys");
+            return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for its keys");
         gguf->keys = grown;
         gguf->key_room = room;
     }
@@ -194,7 +193,7 @@ static int compare_keys(const void *a, const void *b, void *keys)
 
 static leat_status check_keys(const struct gguf *gguf)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     if (gguf->key_count > 1)
         qsort_r(gguf->key_at, gguf->key_count, sizeof *gguf->key_at, compare_keys, gguf->keys);
@@ -202,8 +201,7 @@ static leat_status check_keys(const struct gguf *gguf)
         const char *key = gguf->keys + gguf->key_at[i];
 
         if (!strcmp(gguf->keys + gguf->key_at[i - 1], key))
-            return leatm_model_fail(LEAT_ERROR_FILE, "it has the key '%s' twice",
-                                    leatm_shown(&shown, key, strlen(key)));
+            return leatc_fail(LEAT_ERROR_FILE, "it has the key '%s' twice", leatc_shown(&shown, key, strlen(key)));
     }
     return LEAT_OK;
 }
@@ -218,7 +216,7 @@ static void free_keys(struct gguf *gguf)
 
 static leat_status read_pairs(struct gguf *gguf)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     gguf->alignment = ALIGNMENT_DEFAULT;
     for (uint64_t i = 0; i < gguf->pairs; i++) {
@@ -226,10 +224,10 @@ static leat_status read_pairs(struct gguf *gguf)
         leat_status status = take_key(gguf, &key);
 
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "key-value %llu", (unsigned long long)i);
+            return leatc_fail_in(status, "key-value %llu", (unsigned long long)i);
         status = skip_value(gguf, key);
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "key '%s'", leatm_shown(&shown, key, strlen(key)));
+            return leatc_fail_in(status, "key '%s'", leatc_shown(&shown, key, strlen(key)));
     }
     return check_keys(gguf);
 }
@@ -253,11 +251,11 @@ static leat_status take_name(struct gguf *gguf, struct described *described)
 
     TRY(take_64(gguf, &bytes));
     if (!bytes || bytes > NAME_MAX_BYTES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its name has %llu bytes; it must have 1 to %d",
-                                (unsigned long long)bytes, NAME_MAX_BYTES);
+        return leatc_fail(LEAT_ERROR_FILE, "its name has %llu bytes; it must have 1 to %d",
+                          (unsigned long long)bytes, NAME_MAX_BYTES);
     TRY(take(gguf, (size_t)bytes, &at));
     if (!leatm_utf8_valid((const char *)at, (size_t)bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its name is not valid UTF-8, or has a 0 byte");
+        return leatc_fail(LEAT_ERROR_FILE, "its name is not valid UTF-8, or has a 0 byte");
     memcpy(described->name, at, (size_t)bytes);
     described->name[bytes] = '\0';
     described->name_bytes = (size_t)bytes;
@@ -269,16 +267,14 @@ static leat_status take_shape(struct gguf *gguf, struct described *described, ui
     *elements = 1;
     TRY(take_32(gguf, &described->dims));
     if (described->dims > DIMS_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %u dimensions; GGUF allows %d", described->dims,
-                                DIMS_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "it has %u dimensions; GGUF allows %d", described->dims, DIMS_MAX);
     for (uint32_t i = 0; i < described->dims; i++) {
         TRY(take_64(gguf, &described->shape[i]));
         if (described->shape[i] > INT64_MAX)
-            return leatm_model_fail(LEAT_ERROR_FILE,
-                                    "dimension %u has the size %llu, which does not fit into 63 bits", i,
-                                    (unsigned long long)described->shape[i]);
+            return leatc_fail(LEAT_ERROR_FILE, "dimension %u has the size %llu, which does not fit into 63 bits",
+                              i, (unsigned long long)described->shape[i]);
         if (!leatm_multiply(elements, described->shape[i]))
-            return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
+            return leatc_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
     }
     return LEAT_OK;
 }
@@ -293,16 +289,16 @@ static leat_status take_type(struct gguf *gguf, struct described *described, uin
     TRY(take_32(gguf, &number));
     described->type = leatm_type_of_ggml(number, &removed);
     if (described->type < 0 && removed)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its type is %u (%s), which ggml has removed", number, removed);
+        return leatc_fail(LEAT_ERROR_FILE, "its type is %u (%s), which ggml has removed", number, removed);
     if (described->type < 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its type is %u, which leat does not know", number);
+        return leatc_fail(LEAT_ERROR_FILE, "its type is %u, which leat does not know", number);
     type = &leatm_model_types[described->type];
     if (row % type->elements)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its rows have %llu elements, and blocks of %s have %u",
-                                (unsigned long long)row, type->name, type->elements);
+        return leatc_fail(LEAT_ERROR_FILE, "its rows have %llu elements, and blocks of %s have %u",
+                          (unsigned long long)row, type->name, type->elements);
     described->bytes = elements / type->elements;
     if (!leatm_multiply(&described->bytes, type->bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
     return LEAT_OK;
 }
 
@@ -316,11 +312,11 @@ static leat_status take_tensor(struct gguf *gguf, struct described *described, u
     TRY(take_type(gguf, described, elements));
     TRY(take_64(gguf, &described->offset));
     if (described->offset != *next)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its offset is %llu, and the tensors before it end at %llu",
-                                (unsigned long long)described->offset, (unsigned long long)*next);
+        return leatc_fail(LEAT_ERROR_FILE, "its offset is %llu, and the tensors before it end at %llu",
+                          (unsigned long long)described->offset, (unsigned long long)*next);
     padded = (described->bytes + gguf->alignment - 1) / gguf->alignment * gguf->alignment;
     if (padded > (uint64_t)INT64_MAX - *next)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the tensors have more bytes than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_FILE, "the tensors have more bytes than 63 bits can count");
     *next += padded;
     return LEAT_OK;
 }
@@ -332,7 +328,7 @@ static leat_status keep(struct gguf *gguf, const struct described *described, ui
     struct leatm_model_tensor *tensor;
 
     if (file->text_room - file->text_bytes < described->name_bytes + 1)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it was written while it was read");
+        return leatc_fail(LEAT_ERROR_FILE, "it was written while it was read");
     TRY(leatm_model_add_tensor(gguf->model, &tensor));
     tensor->file = gguf->number;
     tensor->name_at = (uint32_t)file->text_bytes;
@@ -352,7 +348,7 @@ static leat_status keep(struct gguf *gguf, const struct described *described, ui
  * check and count them. *end receives the end of the last tensor, relative to the data. */
 static leat_status read_tensors(struct gguf *gguf, uint64_t data, uint64_t *end)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     uint64_t next = 0;
 
     *end = 0;
@@ -361,13 +357,12 @@ static leat_status read_tensors(struct gguf *gguf, uint64_t data, uint64_t *end)
         leat_status status = take_name(gguf, &described);
 
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "tensor number %llu", (unsigned long long)i);
+            return leatc_fail_in(status, "tensor number %llu", (unsigned long long)i);
         status = take_tensor(gguf, &described, &next);
         if (status == LEAT_OK && data)
             status = keep(gguf, &described, data);
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "tensor '%s'",
-                                       leatm_shown(&shown, described.name, described.name_bytes));
+            return leatc_fail_in(status, "tensor '%s'", leatc_shown(&shown, described.name, described.name_bytes));
         gguf->name_bytes += described.name_bytes + 1;
         gguf->dims += described.dims;
         *end = described.offset + described.bytes;
@@ -382,8 +377,8 @@ static leat_status make_room(struct gguf *gguf)
 
     file->text = malloc((size_t)gguf->name_bytes + 1);
     if (!file->text)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the names of %llu tensors",
-                                (unsigned long long)gguf->tensors);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the names of %llu tensors",
+                          (unsigned long long)gguf->tensors);
     file->text_room = (size_t)gguf->name_bytes + 1;
     return leatm_model_reserve(gguf->model, (size_t)gguf->tensors, (size_t)gguf->dims);
 }
@@ -397,19 +392,20 @@ static leat_status read_start(struct gguf *gguf)
     TRY(skip(gguf, 4));
     TRY(take_32(gguf, &version));
     if (version && !(version & 0xffff))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is a big-endian GGUF file, which leat does not read: convert it with gguf-convert-endian of the package gguf");
+        return leatc_fail(
+            LEAT_ERROR_FILE,
+            "it is a big-endian GGUF file, which leat does not read: convert it with gguf-convert-endian of the package gguf");
     if (version != 2 && version != 3)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its GGUF version is %u; leat reads 2 and 3", version);
+        return leatc_fail(LEAT_ERROR_FILE, "its GGUF version is %u; leat reads 2 and 3", version);
     TRY(take_64(gguf, &gguf->tensors));
     TRY(take_64(gguf, &gguf->pairs));
     if (gguf->tensors > left(gguf) / TENSOR_MIN || gguf->pairs > left(gguf) / KEY_VALUE_MIN)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_FILE, "it would have %llu tensors and %llu key-values, and has %llu more bytes",
             (unsigned long long)gguf->tensors, (unsigned long long)gguf->pairs, (unsigned long long)left(gguf));
     if (gguf->pairs > LEATM_METADATA_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu key-values; leat reads at most %u",
-                                (unsigned long long)gguf->pairs, LEATM_METADATA_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "it has %llu key-values; leat reads at most %u",
+                          (unsigned long long)gguf->pairs, LEATM_METADATA_MAX);
     return LEAT_OK;
 }
 
@@ -423,26 +419,26 @@ static leat_status check_data(struct gguf *gguf, uint64_t end, uint64_t *data)
     if (!gguf->tensors && padding > left(gguf))
         padding = left(gguf);
     if (padding > left(gguf))
-        return leatm_model_fail(LEAT_ERROR_FILE, "the file ends at %llu, within the padding behind its header",
-                                (unsigned long long)gguf->file->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "the file ends at %llu, within the padding behind its header",
+                          (unsigned long long)gguf->file->bytes);
     for (uint64_t some; padding; padding -= some) {
         some = padding < LEATM_WINDOW_BYTES ? padding : LEATM_WINDOW_BYTES;
         TRY(leatm_window_get(&gguf->window, gguf->at, (size_t)some, &at));
         gguf->at += some;
         for (size_t i = 0; i < some; i++)
             if (at[i])
-                return leatm_model_fail(LEAT_ERROR_FILE, "the padding behind its header is not zero");
+                return leatc_fail(LEAT_ERROR_FILE, "the padding behind its header is not zero");
     }
     if (end > left(gguf))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its tensors have %llu bytes, and only %llu follow the header: it was cut",
-                                (unsigned long long)end, (unsigned long long)left(gguf));
+        return leatc_fail(LEAT_ERROR_FILE,
+                          "its tensors have %llu bytes, and only %llu follow the header: it was cut",
+                          (unsigned long long)end, (unsigned long long)left(gguf));
     padding = (gguf->alignment - end % gguf->alignment) % gguf->alignment;
     if (left(gguf) - end > padding)
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "%llu bytes follow its last tensor, and padding to its alignment of %llu needs %llu",
-            (unsigned long long)(left(gguf) - end), (unsigned long long)gguf->alignment,
-            (unsigned long long)padding);
+        return leatc_fail(LEAT_ERROR_FILE,
+                          "%llu bytes follow its last tensor, and padding to its alignment of %llu needs %llu",
+                          (unsigned long long)(left(gguf) - end), (unsigned long long)gguf->alignment,
+                          (unsigned long long)padding);
     gguf->file->header_bytes = gguf->at;
     *data = gguf->at;
     return LEAT_OK;
@@ -461,7 +457,7 @@ static leat_status read_gguf(struct gguf *gguf)
     TRY(make_room(gguf));
     gguf->at = infos;
     TRY(read_tensors(gguf, data, &again));
-    return again == end ? LEAT_OK : leatm_model_fail(LEAT_ERROR_FILE, "it was written while it was read");
+    return again == end ? LEAT_OK : leatc_fail(LEAT_ERROR_FILE, "it was written while it was read");
 }
 
 leat_status leatm_gguf_parse(leat_model *model, struct leatm_model_file *file, uint32_t number)

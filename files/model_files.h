@@ -1,7 +1,7 @@
 /*
  * model_files.h - the internal interface of libleat-files: types and functions that its parsers and the calls of
- * leat/model.h share. All external names begin with leatm_, so that they cannot collide with those of libleat when
- * a program links both statically.
+ * leat/model.h share. All external names begin with leatm_, or leatc_ for those that libleat-net has too
+ * (report.h), so that they cannot collide with those of libleat when a program links both statically.
  *
  * A parser reads a file's header into memory that belongs to the file, checks every rule of the format, and adds
  * the tensors to the model. Names stay in the header's text, where the parser terminates them by a 0. For a file
@@ -10,6 +10,8 @@
  */
 #ifndef LEATM_MODEL_FILES_H
 #define LEATM_MODEL_FILES_H
+
+#include "report.h"
 
 #include <leat/file.h>
 #include <leat/model.h>
@@ -83,60 +85,12 @@ struct leat_model {
     size_t slot_mask;
 };
 
-/* ---- failures ---- */
-
-/* Sets this thread's message and returns status. */
-leat_status leatm_model_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Puts "<formatted>: " in front of this thread's message and returns status. */
-leat_status leatm_model_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#define TRY(expression)                                                                                           \
-    do {                                                                                                          \
-        leat_status try_status_ = (expression);                                                                   \
-        if (try_status_ != LEAT_OK)                                                                               \
-            return try_status_;                                                                                   \
-    } while (0)
-
-/* Returns a copy of text for messages, in shown: bytes that are not printable ASCII become '?', and long text is
- * truncated. */
-struct leatm_shown {
-    char text[80];
-};
-const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t bytes);
-
-/* ---- structs that can grow: leat/base.h ---- */
-
-/* Returns the first field, size, of a struct that can grow. */
-size_t leatm_size_of(const void *given);
-
-/* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: the name of the size field for
- * the message, such as "leat_model_get_file_info: info->size"; known_bytes: the size of the struct in this version
- * of the library. */
-leat_status leatm_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
-
-/* Copies a checked struct of the caller to known, which has known_bytes, and sets its size to that. Fields that
- * the caller's version does not have become 0. */
-void leatm_sized_read(void *known, size_t known_bytes, const void *given);
+/* ---- growing arrays, reading, checks ---- */
 
 /* Checks the caller's array and copies it to *known, with elements of known_bytes. The caller may come from
  * another version of the library, but all its elements have one size. Free *known, also after a failure. */
 leat_status leatm_sized_read_list(const char *type, const void *items, size_t count, size_t known_bytes,
                                   void **known);
-
-/* Copies filled, which has known_bytes, into a checked struct of the caller, but only the fields that the caller's
- * version has. The caller's size field keeps its value. */
-void leatm_sized_write(void *given, const void *filled, size_t known_bytes);
-
-/* ---- time ---- */
-
-/* Returns the time of the monotonic clock in nanoseconds. */
-uint64_t leatm_now_ns(void);
-
-/* Returns the time on that clock after_ns from now; UINT64_MAX, which is never, if the sum overflows. */
-uint64_t leatm_end_ns(uint64_t after_ns);
-
-/* ---- growing arrays, reading, checks ---- */
 
 /* Makes room for one more element of bytes bytes in *array, which has count elements and room for *room. */
 leat_status leatm_model_room(void *array, size_t *room, size_t count, size_t bytes);

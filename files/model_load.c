@@ -13,17 +13,17 @@ leat_status leatm_load_create(const char *what, const leat_model_options *option
     leat_model_load *made;
 
     if (options) {
-        leat_status status = leatm_sized_check("options->size", "leat_model_options", options, sizeof known);
+        leat_status status = leatc_sized_check("options->size", "leat_model_options", options, sizeof known);
 
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "%s", what);
-        leatm_sized_read(&known, sizeof known, options);
+            return leatc_fail_in(status, "%s", what);
+        leatc_sized_read(&known, sizeof known, options);
     }
     made = calloc(1, sizeof *made);
     if (!made)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the load", what);
     atomic_init(&made->holders, 1);
-    made->end_ns = known.deadline_ns ? leatm_end_ns(known.deadline_ns) : 0;
+    made->end_ns = known.deadline_ns ? leatc_end_ns(known.deadline_ns) : 0;
     *load = made;
     return LEAT_OK;
 }
@@ -76,7 +76,7 @@ static leat_copy_options options_of(const leat_model_load *load)
     uint64_t now;
 
     if (load->end_ns) {
-        now = leatm_now_ns();
+        now = leatc_now_ns();
         options.deadline_ns = load->end_ns > now ? load->end_ns - now : 1;
     }
     return options;
@@ -117,7 +117,7 @@ leat_status leatm_load_apart(leat_model_load *load, struct leatm_read *reads, si
         return LEAT_OK;
     ops = malloc((count < LEATM_BATCH_MAX ? count : LEATM_BATCH_MAX) * sizeof *ops);
     if (!ops)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
     sort_reads(reads, count, compare_reads);
     for (size_t i = 0; i < count && status == LEAT_OK; i += taken) {
         taken = 0;
@@ -185,18 +185,18 @@ leat_status leatm_load_mark(leat_model_load *load, leat_stream *stream, uint64_t
 static leat_status check_item(const leat_model_item *item)
 {
     if (!item->stream)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "its stream is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "its stream is NULL");
     return LEAT_OK;
 }
 
 static leat_status item_failed(const leat_model *model, const leat_model_item *item, size_t index,
                                leat_status status)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     const char *name =
         item->tensor < model->count ? leatm_tensor_name(model, &model->tensors[item->tensor]) : "(no such)";
 
-    return leatm_model_fail_in(status, "item %zu, tensor %s", index, leatm_shown(&shown, name, strlen(name)));
+    return leatc_fail_in(status, "item %zu, tensor %s", index, leatc_shown(&shown, name, strlen(name)));
 }
 
 /* The destination of an item without a layout, which is contiguous. */
@@ -219,8 +219,8 @@ static leat_status check_overlaps(struct taken *taken, size_t count)
         qsort(taken, count, sizeof *taken, compare_taken);
     for (size_t i = 1; i < count; i++)
         if ((uintptr_t)taken[i].at - (uintptr_t)taken[i - 1].at < taken[i - 1].bytes)
-            return leatm_model_fail(LEAT_ERROR_OVERLAP, "items %zu and %zu overlap at %p", taken[i - 1].item,
-                                    taken[i].item, (const void *)taken[i].at);
+            return leatc_fail(LEAT_ERROR_OVERLAP, "items %zu and %zu overlap at %p", taken[i - 1].item,
+                              taken[i].item, (const void *)taken[i].at);
     return LEAT_OK;
 }
 
@@ -261,7 +261,7 @@ static leat_status plan(const leat_model *model, const leat_model_item *items, s
 {
     work->taken = malloc((count ? count : 1) * sizeof *work->taken);
     if (!work->taken)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
     for (size_t i = 0; i < count; i++) {
         struct leatm_region region;
         leat_status status = check_item(&items[i]);
@@ -365,10 +365,10 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
     leat_status status;
 
     if (!model || !load || (!items && count))
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_start: %s is NULL",
-                                !model  ? "model"
-                                : !load ? "load"
-                                        : "items");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_load_start: %s is NULL",
+                          !model  ? "model"
+                          : !load ? "load"
+                                  : "items");
     TRY(leatm_load_create("leat_model_load_start", options, &made));
     status = leatm_sized_read_list("leat_model_item", items, count, sizeof *known, (void **)&known);
     if (status == LEAT_OK)
@@ -380,7 +380,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
     free(work.reads);
     free(work.taken);
     if (status != LEAT_OK) {
-        status = leatm_model_fail_in(status, "leat_model_load_start");
+        status = leatc_fail_in(status, "leat_model_load_start");
         (void)leat_model_load_cancel(made);
         (void)leat_model_load_destroy(made);
         return status;
@@ -393,7 +393,7 @@ leat_status leat_model_load_start(const leat_model *model, const leat_model_item
 
 static leat_status no_load(const char *what)
 {
-    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
+    return leatc_fail(LEAT_ERROR_INVALID, "%s: load is NULL", what);
 }
 
 /* Waits for an event until end_ns. It polls, because leat_event_synchronize() takes no timeout. */
@@ -406,7 +406,7 @@ static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
 
         if (status == LEAT_ERROR_HANDLE)
             return LEAT_OK; /* its device was closed, which completes its work */
-        if (status != LEAT_NOT_READY || leatm_now_ns() >= end_ns)
+        if (status != LEAT_NOT_READY || leatc_now_ns() >= end_ns)
             return status;
         nanosleep(&moment, NULL);
     }
@@ -419,7 +419,7 @@ static uint64_t time_left(uint64_t end_ns)
 
     if (end_ns == UINT64_MAX)
         return LEAT_FOREVER;
-    now = leatm_now_ns();
+    now = leatc_now_ns();
     return end_ns > now ? end_ns - now : 0;
 }
 
@@ -448,14 +448,14 @@ static void note(struct first_failure *first, leat_status status)
 leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, uint64_t timeout_ns)
 {
     struct first_failure first = {.status = LEAT_OK};
-    uint64_t end_ns = leatm_end_ns(timeout_ns);
+    uint64_t end_ns = leatc_end_ns(timeout_ns);
 
     if (!load)
         return no_load("leat_model_load_wait");
     if (point != LEAT_COPY_POINT_STAGED && point != LEAT_COPY_POINT_DONE)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or LEAT_COPY_POINT_DONE",
-                                (int)point);
+        return leatc_fail(LEAT_ERROR_INVALID,
+                          "leat_model_load_wait: point is %d; use LEAT_COPY_POINT_STAGED or LEAT_COPY_POINT_DONE",
+                          (int)point);
     for (size_t i = 0; i < load->count; i++) {
         leat_status status = leat_ticket_wait(load->tickets[i], point, timeout_ns ? time_left(end_ns) : 0);
 
@@ -473,7 +473,7 @@ leat_status leat_model_load_wait(leat_model_load *load, leat_copy_point point, u
     if (first.status == LEAT_OK)
         return LEAT_OK;
     (void)leat_error_set(first.status, first.message);
-    return leatm_model_fail_in(first.status, "leat_model_load_wait");
+    return leatc_fail_in(first.status, "leat_model_load_wait");
 }
 
 /* Adds the progress of a mark. */
@@ -501,8 +501,8 @@ leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info
     if (!load)
         return no_load("leat_model_load_get_info");
     if (!info)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_get_info: info is NULL");
-    TRY(leatm_sized_check("leat_model_load_get_info: info->size", "leat_model_load_info", info, sizeof full));
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_load_get_info: info is NULL");
+    TRY(leatc_sized_check("leat_model_load_get_info: info->size", "leat_model_load_info", info, sizeof full));
     full.bytes = load->bytes;
     full.copied_bytes = load->copied_bytes;
     full.reads = (size_t)load->reads;
@@ -519,7 +519,7 @@ leat_status leat_model_load_get_info(leat_model_load *load, leat_model_load_info
     }
     for (size_t i = 0; i < load->mark_count; i++)
         TRY(look_at_mark(&load->marks[i], &full));
-    leatm_sized_write(info, &full, sizeof full);
+    leatc_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 

@@ -39,13 +39,13 @@ static leat_status unknown(const struct leatm_model_file *file, const unsigned c
     size_t used = 0;
 
     if (bytes < 8)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for every format",
-                                (unsigned long long)file->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for every format",
+                          (unsigned long long)file->bytes);
     if (first[0] == '{' || first[0] == '[')
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is JSON, but its name does not end in .index.json");
+        return leatc_fail(LEAT_ERROR_FILE, "it is JSON, but its name does not end in .index.json");
     for (unsigned i = 0; i < 8; i++)
         used += (size_t)snprintf(found + used, sizeof found - used, "%s%02x", i ? " " : "", first[i]);
-    return leatm_model_fail(
+    return leatc_fail(
         LEAT_ERROR_FILE,
         "it begins with %s, and is none of the formats that leat reads: safetensors, GGUF, npy and npz", found);
 }
@@ -72,11 +72,11 @@ static leat_status tell_format(struct leatm_model_file *file)
         file->format = magic->format;
         if (!magic->refused)
             return LEAT_OK;
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is %s", magic->refused);
+        return leatc_fail(LEAT_ERROR_FILE, "it is %s", magic->refused);
     }
     if (bytes >= 2 && first[0] == 0x80 && first[1] >= 1 && first[1] <= 5)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
-                                leatm_pickle_advice);
+        return leatc_fail(LEAT_ERROR_FILE, "it is a pickle (an old file of torch.save()). %s",
+                          leatm_pickle_advice);
     /* This may be a damaged safetensors file, so let its parser write the message: about the length, or about the
      * missing '{'. */
     if (bytes >= 8 && (first[8] == '{' || length <= file->bytes - 8))
@@ -99,12 +99,12 @@ static leat_status open_both(struct leatm_model_file *file)
     TRY(leat_file_open(file->path, LEAT_FILE_READ, &file->file));
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (file->fd < 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
     if (fstat(file->fd, &before) || stat(file->path, &after))
-        return leatm_model_fail(LEAT_ERROR_FILE, "stat: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_FILE, "stat: %s", strerror(errno));
     TRY(leat_file_size(file->file, &file->bytes));
     if (!same_file(&before, &after) || (uint64_t)before.st_size != file->bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it was replaced or written while it was opened; open it again");
+        return leatc_fail(LEAT_ERROR_FILE, "it was replaced or written while it was opened; open it again");
     return LEAT_OK;
 }
 
@@ -130,14 +130,14 @@ leat_status leatm_model_open_file(leat_model *model, const char *path)
     leat_status status;
 
     if (model->file_count >= UINT32_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "too many files");
+        return leatc_fail(LEAT_ERROR_FILE, "too many files");
     TRY(leatm_model_room(&model->files, &model->file_room, model->file_count, sizeof *model->files));
     file = &model->files[model->file_count];
     memset(file, 0, sizeof *file);
     file->fd = -1;
     file->path = strdup(path);
     if (!file->path)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a path");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a path");
     file->first = model->count;
     model->file_count++;
     status = parse_file(model, file, (uint32_t)(model->file_count - 1));
@@ -145,7 +145,7 @@ leat_status leatm_model_open_file(leat_model *model, const char *path)
         (void)close(file->fd);
     file->fd = -1;
     file->count = model->count - file->first;
-    return status == LEAT_OK ? status : leatm_model_fail_in(status, "%s", path);
+    return status == LEAT_OK ? status : leatc_fail_in(status, "%s", path);
 }
 
 /* ---- the set ---- */
@@ -189,7 +189,7 @@ static leat_status open_all(leat_model *model, const char *const *paths, size_t 
 {
     for (size_t i = 0; i < count; i++) {
         if (!paths[i])
-            return leatm_model_fail(LEAT_ERROR_INVALID, "path number %zu is NULL", i);
+            return leatc_fail(LEAT_ERROR_INVALID, "path number %zu is NULL", i);
         if (is_index(paths[i]))
             TRY(leatm_index_open(model, paths[i]));
         else
@@ -206,16 +206,16 @@ leat_status leat_model_open(const char *const *paths, size_t count, leat_model *
     leat_status status;
 
     if (!paths || !count || !model)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_open: %s",
-                                !paths   ? "paths is NULL"
-                                : !count ? "count is 0"
-                                         : "model is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_open: %s",
+                          !paths   ? "paths is NULL"
+                          : !count ? "count is 0"
+                                   : "model is NULL");
     made = calloc(1, sizeof *made);
     if (!made)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_open: no memory for the model");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_open: no memory for the model");
     status = open_all(made, paths, count);
     if (status != LEAT_OK) {
-        status = leatm_model_fail_in(status, "leat_model_open");
+        status = leatc_fail_in(status, "leat_model_open");
         destroy(made);
         return status;
     }
@@ -236,14 +236,14 @@ static leat_status check(const char *call, const void *model, const void *out)
 {
     if (model && out)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: %s is NULL", call, model ? "an argument" : "model");
+    return leatc_fail(LEAT_ERROR_INVALID, "%s: %s is NULL", call, model ? "an argument" : "model");
 }
 
 static leat_status check_index(const char *call, size_t index, size_t count)
 {
     if (index < count)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_INVALID, "%s: index %zu, and there are %zu", call, index, count);
+    return leatc_fail(LEAT_ERROR_INVALID, "%s: index %zu, and there are %zu", call, index, count);
 }
 
 leat_status leat_model_count(const leat_model *model, size_t *tensors, size_t *files)
@@ -262,7 +262,7 @@ leat_status leat_model_get_file_info(const leat_model *model, size_t index, leat
     const struct leatm_model_file *file;
 
     TRY(check("leat_model_get_file_info", model, info));
-    TRY(leatm_sized_check("leat_model_get_file_info: info->size", "leat_model_file_info", info, sizeof full));
+    TRY(leatc_sized_check("leat_model_get_file_info: info->size", "leat_model_file_info", info, sizeof full));
     TRY(check_index("leat_model_get_file_info", index, model->file_count));
     file = &model->files[index];
     full.path = file->path;
@@ -271,7 +271,7 @@ leat_status leat_model_get_file_info(const leat_model *model, size_t index, leat
     full.header_bytes = file->header_bytes;
     full.first_tensor = file->first;
     full.tensors = file->count;
-    leatm_sized_write(info, &full, sizeof full);
+    leatc_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 
@@ -281,7 +281,7 @@ leat_status leat_model_get_tensor_info(const leat_model *model, size_t index, le
     const struct leatm_model_tensor *tensor;
 
     TRY(check("leat_model_get_tensor_info", model, info));
-    TRY(leatm_sized_check("leat_model_get_tensor_info: info->size", "leat_model_tensor_info", info, sizeof full));
+    TRY(leatc_sized_check("leat_model_get_tensor_info: info->size", "leat_model_tensor_info", info, sizeof full));
     TRY(check_index("leat_model_get_tensor_info", index, model->count));
     tensor = &model->tensors[index];
     full.name = leatm_tensor_name(model, tensor);
@@ -294,21 +294,21 @@ leat_status leat_model_get_tensor_info(const leat_model *model, size_t index, le
     full.offset = tensor->offset;
     full.bytes = tensor->bytes;
     full.fortran_order = tensor->fortran_order;
-    leatm_sized_write(info, &full, sizeof full);
+    leatc_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 
 leat_status leat_model_find(const leat_model *model, const char *name, size_t *index)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     size_t found;
 
     TRY(check("leat_model_find", model, name ? (const void *)index : NULL));
     found = leatm_model_lookup(model, name);
     if (found == SIZE_MAX)
-        return leatm_model_fail(LEAT_ERROR_NOT_FOUND, "leat_model_find: there is no tensor '%s' in %s%s",
-                                leatm_shown(&shown, name, strlen(name)), model->files[0].path,
-                                model->file_count > 1 ? " and the other files" : "");
+        return leatc_fail(LEAT_ERROR_NOT_FOUND, "leat_model_find: there is no tensor '%s' in %s%s",
+                          leatc_shown(&shown, name, strlen(name)), model->files[0].path,
+                          model->file_count > 1 ? " and the other files" : "");
     *index = found;
     return LEAT_OK;
 }
@@ -327,7 +327,7 @@ leat_status leat_model_get_metadata_info(const leat_model *model, size_t index, 
     const char *text;
 
     TRY(check("leat_model_get_metadata_info", model, info));
-    TRY(leatm_sized_check("leat_model_get_metadata_info: info->size", "leat_model_metadata_info", info,
+    TRY(leatc_sized_check("leat_model_get_metadata_info: info->size", "leat_model_metadata_info", info,
                           sizeof full));
     TRY(check_index("leat_model_get_metadata_info", index, model->metadata_count));
     metadata = &model->metadata[index];
@@ -336,6 +336,6 @@ leat_status leat_model_get_metadata_info(const leat_model *model, size_t index, 
     full.key = text + metadata->key_at;
     full.text = text + metadata->text_at;
     full.text_bytes = metadata->text_bytes;
-    leatm_sized_write(info, &full, sizeof full);
+    leatc_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }

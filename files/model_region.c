@@ -22,10 +22,10 @@ static leat_status check_slice(const leat_model_slice *slice, int64_t size, unsi
 {
     if (slice->step >= 1 && slice->start >= 0 && slice->start <= slice->stop && slice->stop <= size)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_INVALID,
-                            "slice[%u] is %lld to %lld by %lld; the dimension has %lld, and 0 <= start <= stop <= that, and step is at least 1",
-                            dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step,
-                            (long long)size);
+    return leatc_fail(
+        LEAT_ERROR_INVALID,
+        "slice[%u] is %lld to %lld by %lld; the dimension has %lld, and 0 <= start <= stop <= that, and step is at least 1",
+        dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step, (long long)size);
 }
 
 /* Returns the dimension of the tensor that is dimension dim of a region. They differ for a tensor in Fortran
@@ -47,7 +47,7 @@ static leat_status select_part(struct leatm_region *region, unsigned number, con
     if (slice) {
         TRY(check_slice(slice, size, dim));
         if (block > 1 && (slice->start % block || slice->stop % block || slice->step != 1))
-            return leatm_model_fail(
+            return leatc_fail(
                 LEAT_ERROR_INVALID,
                 "slice[%u] is %lld to %lld by %lld; this type has blocks of %lld elements, which cannot be cut",
                 dim, (long long)slice->start, (long long)slice->stop, (long long)slice->step, (long long)block);
@@ -74,9 +74,9 @@ static leat_status make_source(const leat_model_tensor_info *info, const leat_mo
     region->dims = info->dims;
     if (info->block_elements > 1 && item->slice && info->dims &&
         info->shape[info->dims - 1] % (int64_t)info->block_elements)
-        return leatm_model_fail(LEAT_ERROR_UNSUPPORTED,
-                                "the rows of the tensor do not fill whole blocks of %u elements: load all of it",
-                                info->block_elements);
+        return leatc_fail(LEAT_ERROR_UNSUPPORTED,
+                          "the rows of the tensor do not fill whole blocks of %u elements: load all of it",
+                          info->block_elements);
     if (info->block_elements > 1 && !item->slice) {
         /* Without a slice, leat loads all blocks, so it does not matter that a block may span two rows. */
         region->dims = 1;
@@ -103,8 +103,8 @@ static leat_status make_dense(const leat_model_item *item, struct leatm_region *
         pitch *= region->size[dim];
     }
     if (region->bytes > item->dst_bytes)
-        return leatm_model_fail(LEAT_ERROR_RANGE, "the slice has %llu bytes, and dst_bytes is %zu",
-                                (unsigned long long)region->bytes, item->dst_bytes);
+        return leatc_fail(LEAT_ERROR_RANGE, "the slice has %llu bytes, and dst_bytes is %zu",
+                          (unsigned long long)region->bytes, item->dst_bytes);
     return LEAT_OK;
 }
 
@@ -112,19 +112,19 @@ static leat_status check_layout(const leat_model_tensor_info *info, const leat_l
                                 const struct leatm_region *region)
 {
     if (info->block_elements != 1 || layout->index)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_UNSUPPORTED, "%s; load it without a layout, and rearrange it with leat_copy_layout()",
             layout->index ? "the layout has an index list" : "a layout needs elements of whole bytes");
     if (layout->dims != region->dims || layout->element_bytes != info->block_bytes)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "the layout has %u dimensions of elements of %u bytes, and the slice has %u of %u",
-                                layout->dims, layout->element_bytes, region->dims, info->block_bytes);
+        return leatc_fail(LEAT_ERROR_INVALID,
+                          "the layout has %u dimensions of elements of %u bytes, and the slice has %u of %u",
+                          layout->dims, layout->element_bytes, region->dims, info->block_bytes);
     for (unsigned number = 0; number < region->dims; number++) {
         unsigned dim = dim_of(info, number);
 
         if (layout->size[dim] != region->size[number])
-            return leatm_model_fail(LEAT_ERROR_INVALID, "the layout's size[%u] is %lld, and the slice has %lld",
-                                    dim, (long long)layout->size[dim], (long long)region->size[number]);
+            return leatc_fail(LEAT_ERROR_INVALID, "the layout's size[%u] is %lld, and the slice has %lld", dim,
+                              (long long)layout->size[dim], (long long)region->size[number]);
     }
     return LEAT_OK;
 }
@@ -145,8 +145,7 @@ static leat_status make_layout(const leat_model_tensor_info *info, const leat_mo
         *(reach < 0 ? &first : &last) += reach;
     }
     if (first < 0 || last + region->block_bytes > (__int128)item->dst_bytes)
-        return leatm_model_fail(LEAT_ERROR_RANGE, "the layout reaches outside of the %zu bytes at dst",
-                                item->dst_bytes);
+        return leatc_fail(LEAT_ERROR_RANGE, "the layout reaches outside of the %zu bytes at dst", item->dst_bytes);
     region->dst += item->layout->offset_bytes;
     return LEAT_OK;
 }
@@ -226,7 +225,7 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
     if (!region->bytes)
         return LEAT_OK;
     if (!item->dst)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "dst is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "dst is NULL");
     simplify(region);
     outer = row_of(region, &row);
     region->staged = outer && (row < ROW_MIN || !rows_apart(region, outer, row));
@@ -450,7 +449,7 @@ static leat_status end_parts(struct stage *stages, size_t count, leat_status sta
     char message[1024] = "";
 
     if (status != LEAT_OK) {
-        (void)leatm_model_fail_in(status, "through temporary memory");
+        (void)leatc_fail_in(status, "through temporary memory");
         strncpy(message, leat_last_error(), sizeof message - 1);
     }
     for (size_t i = 0; i < count; i++) {
@@ -496,7 +495,7 @@ leat_status leatm_regions_stage(leat_model_load *load, const leat_model *model, 
     bool more = true;
 
     if (!stages)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu slices of a tensor", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu slices of a tensor", count);
     for (size_t i = 0; i < count; i++) {
         stages[i].staged = &staged[i];
         stages[i].parts.waiting[0] = staged[i].region;

@@ -29,36 +29,36 @@ struct save_request {
 /* Computes the bytes of an item from its type and shape, and checks both. */
 static leat_status bytes_of(const leat_model_save_item *item, uint64_t *bytes)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     const struct leatm_model_type *type;
     uint64_t elements = 1;
     int number = item->type ? leatm_type_of_safetensors(item->type, strlen(item->type)) : -1;
 
     if (number < 0)
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "its type is %s; use a name of safetensors, such as \"F32\" or \"BF16\"",
-                                item->type ? leatm_shown(&shown, item->type, strlen(item->type)) : "NULL");
+        return leatc_fail(LEAT_ERROR_INVALID,
+                          "its type is %s; use a name of safetensors, such as \"F32\" or \"BF16\"",
+                          item->type ? leatc_shown(&shown, item->type, strlen(item->type)) : "NULL");
     type = &leatm_model_types[number];
     if (item->dims > LEAT_MODEL_MAX_DIMS || (item->dims && !item->shape))
-        return leatm_model_fail(LEAT_ERROR_INVALID, "%u dimensions, and its shape is %s; at most %d are allowed",
-                                item->dims, item->shape ? "there" : "NULL", LEAT_MODEL_MAX_DIMS);
+        return leatc_fail(LEAT_ERROR_INVALID, "%u dimensions, and its shape is %s; at most %d are allowed",
+                          item->dims, item->shape ? "there" : "NULL", LEAT_MODEL_MAX_DIMS);
     for (uint32_t i = 0; i < item->dims; i++) {
         if (item->shape[i] < 0)
-            return leatm_model_fail(LEAT_ERROR_INVALID, "shape[%u] is %lld", i, (long long)item->shape[i]);
+            return leatc_fail(LEAT_ERROR_INVALID, "shape[%u] is %lld", i, (long long)item->shape[i]);
         if (!leatm_multiply(&elements, (uint64_t)item->shape[i]))
-            return leatm_model_fail(LEAT_ERROR_RANGE, "its shape has more elements than 63 bits can count");
+            return leatc_fail(LEAT_ERROR_RANGE, "its shape has more elements than 63 bits can count");
     }
     if (elements % type->elements)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "%llu elements of type %s do not fill whole bytes",
-                                (unsigned long long)elements, type->name);
+        return leatc_fail(LEAT_ERROR_INVALID, "%llu elements of type %s do not fill whole bytes",
+                          (unsigned long long)elements, type->name);
     *bytes = elements / type->elements;
     if (!leatm_multiply(bytes, type->bytes))
-        return leatm_model_fail(LEAT_ERROR_RANGE, "its shape has more bytes than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_RANGE, "its shape has more bytes than 63 bits can count");
     if (*bytes > item->src_bytes)
-        return leatm_model_fail(LEAT_ERROR_RANGE, "src_bytes is %zu, and its shape needs %llu", item->src_bytes,
-                                (unsigned long long)*bytes);
+        return leatc_fail(LEAT_ERROR_RANGE, "src_bytes is %zu, and its shape needs %llu", item->src_bytes,
+                          (unsigned long long)*bytes);
     if (*bytes && !item->src)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "src is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "src is NULL");
     return LEAT_OK;
 }
 
@@ -67,12 +67,12 @@ static leat_status check_name(const struct save_request *request, const leat_mod
     if (request->npy)
         return LEAT_OK;
     if (!item->name)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "its name is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "its name is NULL");
     if (!leatm_utf8_valid(item->name, strlen(item->name)))
-        return leatm_model_fail(LEAT_ERROR_INVALID, "its name is not valid UTF-8");
+        return leatc_fail(LEAT_ERROR_INVALID, "its name is not valid UTF-8");
     if (!strcmp(item->name, "__metadata__"))
-        return leatm_model_fail(LEAT_ERROR_INVALID,
-                                "the format reserves the name __metadata__; options->metadata sets it");
+        return leatc_fail(LEAT_ERROR_INVALID,
+                          "the format reserves the name __metadata__; options->metadata sets it");
     return LEAT_OK;
 }
 
@@ -82,18 +82,18 @@ static leat_status check_items(const struct save_request *request, uint64_t *byt
 
     for (size_t i = 0; i < request->count; i++) {
         const leat_model_save_item *item = &request->items[i];
-        struct leatm_shown shown;
+        struct leatc_shown shown;
         leat_status status;
 
         status = check_name(request, item);
         if (status == LEAT_OK)
             status = bytes_of(item, &bytes[i]);
         if (status == LEAT_OK && (__builtin_add_overflow(total, bytes[i], &total) || total > INT64_MAX / 2))
-            status = leatm_model_fail(LEAT_ERROR_RANGE, "the tensors have too many bytes for a file");
+            status = leatc_fail(LEAT_ERROR_RANGE, "the tensors have too many bytes for a file");
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "item %zu, tensor %s", i,
-                                       item->name ? leatm_shown(&shown, item->name, strlen(item->name))
-                                                  : "without a name");
+            return leatc_fail_in(status, "item %zu, tensor %s", i,
+                                 item->name ? leatc_shown(&shown, item->name, strlen(item->name))
+                                            : "without a name");
     }
     return LEAT_OK;
 }
@@ -108,13 +108,13 @@ static int compare_texts(const void *a, const void *b)
 /* Refuses texts of which two are equal. Sorts them for that. */
 static leat_status check_once(const char **texts, size_t count, const char *what)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     qsort(texts, count, sizeof *texts, compare_texts);
     for (size_t i = 1; i < count; i++)
         if (!strcmp(texts[i - 1], texts[i]))
-            return leatm_model_fail(LEAT_ERROR_INVALID, "two %s '%s'", what,
-                                    leatm_shown(&shown, texts[i], strlen(texts[i])));
+            return leatc_fail(LEAT_ERROR_INVALID, "two %s '%s'", what,
+                              leatc_shown(&shown, texts[i], strlen(texts[i])));
     return LEAT_OK;
 }
 
@@ -124,12 +124,12 @@ static leat_status check_metadata(const struct save_request *request, const char
     size_t count = request->options.metadata_count;
 
     if (count && (!entries || request->npy))
-        return leatm_model_fail(LEAT_ERROR_INVALID, "%s",
-                                entries ? "npy files have no metadata" : "options->metadata is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "%s",
+                          entries ? "npy files have no metadata" : "options->metadata is NULL");
     for (size_t i = 0; i < count; i++) {
         if (!entries[i].key || !entries[i].text || !leatm_utf8_valid(entries[i].key, strlen(entries[i].key)) ||
             !leatm_utf8_valid(entries[i].text, strlen(entries[i].text)))
-            return leatm_model_fail(LEAT_ERROR_INVALID, "metadata %zu: key or text is NULL or not valid UTF-8", i);
+            return leatc_fail(LEAT_ERROR_INVALID, "metadata %zu: key or text is NULL or not valid UTF-8", i);
         keys[i] = entries[i].key;
     }
     return check_once(keys, count, "entries of metadata have the key");
@@ -143,11 +143,11 @@ static leat_status check(const struct save_request *request, uint64_t *bytes)
     leat_status status;
 
     if (!texts)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu names", most);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu names", most);
     status = check_items(request, bytes);
     if (status == LEAT_OK && request->npy && request->count != 1)
-        status = leatm_model_fail(LEAT_ERROR_INVALID, "an npy file has one tensor, and there are %zu items",
-                                  request->count);
+        status =
+            leatc_fail(LEAT_ERROR_INVALID, "an npy file has one tensor, and there are %zu items", request->count);
     if (status == LEAT_OK)
         status = check_metadata(request, texts);
     if (status == LEAT_OK && !request->npy) {
@@ -197,7 +197,7 @@ static leat_status write_file(const struct save_request *request, leat_file *fil
     if (status == LEAT_OK)
         status = leat_file_commit_start(request->stream, file, options, &save->committed);
     if (status != LEAT_OK) {
-        (void)leatm_model_fail_in(status, "writing the file");
+        (void)leatc_fail_in(status, "writing the file");
         (void)leat_free(request->stream, pinned);
         return status;
     }
@@ -229,7 +229,7 @@ static leat_status start(const struct save_request *request, const struct leatm_
 
     options.deadline_ns = request->options.deadline_ns;
     if (!ops || !made) {
-        status = leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the save");
+        status = leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the save");
         free(made);
     } else {
         status = leat_file_open(request->path, LEAT_FILE_WRITE | LEAT_FILE_TEMPORARY, &file);
@@ -253,7 +253,7 @@ static leat_status save_request(const struct save_request *request, leat_model_s
     leat_status status;
 
     if (!bytes)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", request->count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", request->count);
     status = check(request, bytes);
     if (status == LEAT_OK)
         status = request->npy
@@ -276,35 +276,35 @@ leat_status leat_model_save_start(leat_stream *stream, const char *path, const l
     leat_status status;
 
     if (!stream || !path || !save || (!items && count))
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_save_start: %s is NULL",
-                                !stream ? "stream"
-                                : !path ? "path"
-                                : !save ? "save"
-                                        : "items");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_save_start: %s is NULL",
+                          !stream ? "stream"
+                          : !path ? "path"
+                          : !save ? "save"
+                                  : "items");
     if (options)
-        TRY(leatm_sized_check("leat_model_save_start: options->size", "leat_model_save_options", options,
+        TRY(leatc_sized_check("leat_model_save_start: options->size", "leat_model_save_options", options,
                               sizeof request.options));
     if (options)
-        leatm_sized_read(&request.options, sizeof request.options, options);
+        leatc_sized_read(&request.options, sizeof request.options, options);
     request.npy = path_bytes >= 4 && !strcmp(path + path_bytes - 4, ".npy");
     status = leatm_sized_read_list("leat_model_save_item", items, count, sizeof *known, (void **)&known);
     request.items = known;
     if (status == LEAT_OK)
         status = save_request(&request, save);
     free(known);
-    return status == LEAT_OK ? status : leatm_model_fail_in(status, "leat_model_save_start of %s", path);
+    return status == LEAT_OK ? status : leatc_fail_in(status, "leat_model_save_start of %s", path);
 }
 
 /* ---- running saves ---- */
 
 static leat_status check_save(const char *what, const leat_model_save *save)
 {
-    return save ? LEAT_OK : leatm_model_fail(LEAT_ERROR_INVALID, "%s: save is NULL", what);
+    return save ? LEAT_OK : leatc_fail(LEAT_ERROR_INVALID, "%s: save is NULL", what);
 }
 
 static leat_status wait_for(leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
-    uint64_t now = leatm_now_ns();
+    uint64_t now = leatc_now_ns();
 
     if (end_ns == UINT64_MAX)
         return leat_ticket_wait(ticket, point, LEAT_FOREVER);
@@ -313,13 +313,13 @@ static leat_status wait_for(leat_ticket *ticket, leat_copy_point point, uint64_t
 
 leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, uint64_t timeout_ns)
 {
-    uint64_t end_ns = leatm_end_ns(timeout_ns);
+    uint64_t end_ns = leatc_end_ns(timeout_ns);
     char message[1800];
     leat_status status, committed;
 
     TRY(check_save("leat_model_save_wait", save));
     if (point < LEAT_COPY_POINT_STAGED || point > LEAT_COPY_POINT_DURABLE)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_INVALID,
             "leat_model_save_wait: point is %d; use LEAT_COPY_POINT_STAGED, LEAT_COPY_POINT_DONE or LEAT_COPY_POINT_DURABLE",
             (int)point);
@@ -334,9 +334,9 @@ leat_status leat_model_save_wait(leat_model_save *save, leat_copy_point point, u
         if (committed == LEAT_NOT_READY)
             return committed;
         if (status == LEAT_OK && committed != LEAT_OK)
-            return leatm_model_fail_in(committed, "leat_model_save_wait");
+            return leatc_fail_in(committed, "leat_model_save_wait");
     }
-    return status == LEAT_OK ? status : leatm_model_fail(status, "leat_model_save_wait: %s", message);
+    return status == LEAT_OK ? status : leatc_fail(status, "leat_model_save_wait: %s", message);
 }
 
 leat_status leat_model_save_get_info(leat_model_save *save, leat_model_save_info *info)
@@ -346,8 +346,8 @@ leat_status leat_model_save_get_info(leat_model_save *save, leat_model_save_info
 
     TRY(check_save("leat_model_save_get_info", save));
     if (!info)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_save_get_info: info is NULL");
-    TRY(leatm_sized_check("leat_model_save_get_info: info->size", "leat_model_save_info", info, sizeof full));
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_save_get_info: info is NULL");
+    TRY(leatc_sized_check("leat_model_save_get_info: info->size", "leat_model_save_info", info, sizeof full));
     TRY(leat_ticket_get_info(save->written, &written));
     TRY(leat_ticket_get_info(save->committed, &committed));
     full.bytes = save->bytes;
@@ -356,7 +356,7 @@ leat_status leat_model_save_get_info(leat_model_save *save, leat_model_save_info
     full.done = written.done;
     full.durable = committed.durable;
     full.status = written.status != LEAT_OK ? written.status : committed.status;
-    leatm_sized_write(info, &full, sizeof full);
+    leatc_sized_write(info, &full, sizeof full);
     return LEAT_OK;
 }
 

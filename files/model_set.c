@@ -18,8 +18,8 @@ enum { PADDING_MAX = 512, BLOCK_ALIGN = 256 };
 struct leat_model_set {
     leat_stream *stream;
     leat_model_load *load; /* replicas share one */
-    size_t count; /* the number of the model's tensors */
-    void **at;    /* the address of each tensor */
+    size_t count;          /* the number of the model's tensors */
+    void **at;             /* the address of each tensor */
     bool *has;
     void **blocks; /* the block of each file; NULL if the set has no tensor of the file */
     size_t block_count;
@@ -101,7 +101,7 @@ static leat_status select_tensors(const leat_model *model, const char *pattern, 
     }
     if (selected || !pattern)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_NOT_FOUND, "no tensor matches '%s'", pattern);
+    return leatc_fail(LEAT_ERROR_NOT_FOUND, "no tensor matches '%s'", pattern);
 }
 
 /* Allocates the blocks of a set, and adds the reads that fill them. reads has room for one for each tensor. */
@@ -114,7 +114,7 @@ static leat_status prepare(const leat_model *model, const char *pattern, struct 
     set->count = model->count;
     set->block_count = model->file_count;
     if (!set->at || !set->has || !set->blocks)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a set of %zu tensors", model->count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a set of %zu tensors", model->count);
     TRY(select_tensors(model, pattern, set));
     for (size_t i = 0; i < model->file_count; i++)
         TRY(prepare_file(model, i, set, reads, count));
@@ -131,7 +131,7 @@ static leat_status load_sets(const leat_model *model, const char *pattern, leat_
 
     reads = calloc((model->count + 1) * set_count, sizeof *reads);
     if (!reads)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the reads of %zu tensors", model->count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the reads of %zu tensors", model->count);
     for (size_t i = 0; i < set_count && status == LEAT_OK; i++)
         status = prepare(model, pattern, sets[i], reads, &count);
     if (status == LEAT_OK)
@@ -161,14 +161,14 @@ static leat_status make_sets(const char *what, leat_stream *const *streams, size
     for (*made = 0; *made < count; ++*made) {
         leat_model_set *set;
 
-        /* The static analyzer does not see that leatm_model_fail() returns its first argument. */
+        /* The static analyzer does not see that leatc_fail() returns its first argument. */
         if (!streams[*made]) {
-            (void)leatm_model_fail(LEAT_ERROR_INVALID, "%s: streams[%zu] is NULL", what, *made);
+            (void)leatc_fail(LEAT_ERROR_INVALID, "%s: streams[%zu] is NULL", what, *made);
             return LEAT_ERROR_INVALID;
         }
         set = calloc(1, sizeof *set);
         if (!set) {
-            (void)leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the set", what);
+            (void)leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the set", what);
             return LEAT_ERROR_HOST_MEMORY;
         }
         set->stream = streams[*made];
@@ -194,7 +194,7 @@ static leat_status load_replicas(const char *what, leat_stream *const *streams, 
         status = load_sets(model, pattern, sets, count);
         if (status == LEAT_OK)
             return LEAT_OK;
-        status = leatm_model_fail_in(status, "%s", what);
+        status = leatc_fail_in(status, "%s", what);
     }
     return drop_sets(sets, made, status);
 }
@@ -205,10 +205,10 @@ leat_status leat_model_load_all(leat_stream *stream, const leat_model *model, co
     leat_model_set *made;
 
     if (!model || !stream || !set)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_all: %s is NULL",
-                                !model    ? "model"
-                                : !stream ? "stream"
-                                          : "set");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_load_all: %s is NULL",
+                          !model    ? "model"
+                          : !stream ? "stream"
+                                    : "set");
     TRY(load_replicas("leat_model_load_all", &stream, 1, model, pattern, options, &made));
     *set = made;
     return LEAT_OK;
@@ -221,14 +221,14 @@ leat_status leat_model_load_replicas(leat_stream *const *streams, size_t count, 
     leat_status status;
 
     if (!model || !streams || !sets || !count)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_load_replicas: %s",
-                                !model     ? "model is NULL"
-                                : !streams ? "streams is NULL"
-                                : !sets    ? "sets is NULL"
-                                           : "count is 0");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_load_replicas: %s",
+                          !model     ? "model is NULL"
+                          : !streams ? "streams is NULL"
+                          : !sets    ? "sets is NULL"
+                                     : "count is 0");
     made = calloc(count, sizeof(leat_model_set *));
     if (!made)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_load_replicas: no memory for %zu sets", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "leat_model_load_replicas: no memory for %zu sets", count);
     status = load_replicas("leat_model_load_replicas", streams, count, model, pattern, options, made);
     if (status == LEAT_OK)
         memcpy(sets, made, count * sizeof(leat_model_set *));
@@ -239,13 +239,13 @@ leat_status leat_model_load_replicas(leat_stream *const *streams, size_t count, 
 leat_status leat_model_set_get_pointer(const leat_model_set *set, size_t index, void **ptr)
 {
     if (!set || !ptr || index >= set->count)
-        return leatm_model_fail(LEAT_ERROR_INVALID, "leat_model_set_get_pointer: %s",
-                                !set   ? "set is NULL"
-                                : !ptr ? "ptr is NULL"
-                                       : "the model does not have so many tensors");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_model_set_get_pointer: %s",
+                          !set   ? "set is NULL"
+                          : !ptr ? "ptr is NULL"
+                                 : "the model does not have so many tensors");
     if (!set->has[index])
-        return leatm_model_fail(LEAT_ERROR_NOT_FOUND,
-                                "leat_model_set_get_pointer: tensor %zu did not match the pattern", index);
+        return leatc_fail(LEAT_ERROR_NOT_FOUND, "leat_model_set_get_pointer: tensor %zu did not match the pattern",
+                          index);
     *ptr = set->at[index];
     return LEAT_OK;
 }

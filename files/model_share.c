@@ -105,7 +105,7 @@ static leat_status find_lanes(struct share *share, struct leatm_read *reads, siz
     }
     share->feeds = calloc(share->lane_count * share->lane_count + 1, sizeof *share->feeds);
     return share->feeds ? LEAT_OK
-                        : leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu streams", share->lane_count);
+                        : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu streams", share->lane_count);
 }
 
 /* ---- pieces ---- */
@@ -245,7 +245,7 @@ static leat_status cut_all(struct share *share, struct leatm_read *reads, size_t
 
     share->active = malloc(count * sizeof *share->active);
     if (!share->active)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", count);
     qsort(reads, count, sizeof *reads, compare_reads);
     for (size_t first = 0; first < count; first = end) {
         uint64_t reach = end_of(&reads[first]);
@@ -308,7 +308,7 @@ static leat_status read_pieces(struct share *share)
     leat_status status = LEAT_OK;
 
     if (!reads || !ops)
-        status = leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", room);
+        status = leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a list of %zu reads", room);
     for (size_t i = 0; i < share->piece_count && status == LEAT_OK;) {
         status = read_batch(share, i, reads, ops);
         if (status == LEAT_OK)

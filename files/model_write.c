@@ -23,7 +23,7 @@ static leat_status add(struct leatm_header *header, const void *text, size_t byt
         char *grown = realloc(header->text, room);
 
         if (!grown)
-            return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a header of %zu bytes", room);
+            return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a header of %zu bytes", room);
         header->text = grown;
         header->room = room;
     }
@@ -140,9 +140,10 @@ leat_status leatm_safetensors_header(const leat_model_save_item *items, const ui
     TRY(pad(header, 0, DATA_ALIGN));
     length = header->bytes - 8;
     if (length > LEATM_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_RANGE,
-                                "the header of %zu tensors would have more than the %u bytes that the format allows; save them as several files",
-                                count, LEATM_HEADER_MAX);
+        return leatc_fail(
+            LEAT_ERROR_RANGE,
+            "the header of %zu tensors would have more than the %u bytes that the format allows; save them as several files",
+            count, LEATM_HEADER_MAX);
     for (unsigned i = 0; i < 8; i++)
         header->text[i] = (char)(unsigned char)(length >> 8 * i);
     return LEAT_OK;
@@ -170,8 +171,7 @@ leat_status leatm_npy_header(const leat_model_save_item *item, struct leatm_head
     size_t length;
 
     if (!type)
-        return leatm_model_fail(LEAT_ERROR_UNSUPPORTED, "npy has no type %s; save it as *.safetensors",
-                                item->type);
+        return leatc_fail(LEAT_ERROR_UNSUPPORTED, "npy has no type %s; save it as *.safetensors", item->type);
     TRY(add(header, "\x93NUMPY\1\0\0\0", NPY_PREFIX));
     TRY(add_text(header, "{'descr': '"));
     TRY(add_text(header, type));

@@ -25,8 +25,8 @@ struct npy {
 
 static leat_status npy_failed(const struct npy *npy, const char *what)
 {
-    return leatm_model_fail(LEAT_ERROR_FILE, "the npy header is not valid at its byte %zu: %s",
-                            (size_t)(npy->at - npy->text), what);
+    return leatc_fail(LEAT_ERROR_FILE, "the npy header is not valid at its byte %zu: %s",
+                      (size_t)(npy->at - npy->text), what);
 }
 
 /* ---- Python's literals ---- */
@@ -78,20 +78,21 @@ static bool is(const char *text, size_t bytes, const char *word)
 
 static leat_status descr_failed(const char *text, size_t bytes)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     const char *advice = "leat reads numbers with a byte order, as '<f4', and booleans";
 
-    leatm_shown(&shown, text, bytes);
+    leatc_shown(&shown, text, bytes);
     if (bytes > 1 && text[1] == 'O')
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its descr is '%s': an array of Python objects, which is a pickle. Reading one runs the program in it; save an array of numbers with numpy.save(..., allow_pickle=False)",
-                                shown.text);
+        return leatc_fail(
+            LEAT_ERROR_FILE,
+            "its descr is '%s': an array of Python objects, which is a pickle. Reading one runs the program in it; save an array of numbers with numpy.save(..., allow_pickle=False)",
+            shown.text);
     if (bytes > 1 && text[1] == 'V')
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_FILE,
             "its descr is '%s': bytes without a type. numpy writes bfloat16 and other types of extensions so; save them with safetensors",
             shown.text);
-    return leatm_model_fail(LEAT_ERROR_FILE, "its descr is '%s'; %s", shown.text, advice);
+    return leatc_fail(LEAT_ERROR_FILE, "its descr is '%s'; %s", shown.text, advice);
 }
 
 static leat_status parse_descr(struct npy *npy)
@@ -101,8 +102,8 @@ static leat_status parse_descr(struct npy *npy)
 
     skip_blanks(npy);
     if (npy->at < npy->end && (*npy->at == '[' || *npy->at == '('))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its descr is a structure of several fields; save each field as an array of its own");
+        return leatc_fail(LEAT_ERROR_FILE,
+                          "its descr is a structure of several fields; save each field as an array of its own");
     TRY(take_string(npy, &text, &bytes));
     npy->type = leatm_type_of_npy(text, bytes);
     return npy->type < 0 ? descr_failed(text, bytes) : LEAT_OK;
@@ -147,9 +148,9 @@ static leat_status parse_size(struct npy *npy)
     if (npy->major < 3 && npy->at < npy->end && *npy->at == 'L')
         npy->at++;
     if (npy->dims >= LEAT_MODEL_MAX_DIMS)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more than %d dimensions", LEAT_MODEL_MAX_DIMS);
+        return leatc_fail(LEAT_ERROR_FILE, "its shape has more than %d dimensions", LEAT_MODEL_MAX_DIMS);
     if (!leatm_multiply(&npy->elements, size))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
     npy->shape[npy->dims++] = size;
     return LEAT_OK;
 }
@@ -182,7 +183,7 @@ enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
 static leat_status parse_entry(struct npy *npy, unsigned *seen)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     const char *key = "";
     unsigned entry;
     size_t bytes = 0;
@@ -193,9 +194,9 @@ static leat_status parse_entry(struct npy *npy, unsigned *seen)
             : is(key, bytes, "shape")         ? SHAPE
                                               : 0;
     if (!entry || *seen & entry)
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "the npy header has %s '%s'; it must have descr, fortran_order and shape, each once",
-            entry ? "two entries" : "the entry", leatm_shown(&shown, key, bytes));
+        return leatc_fail(LEAT_ERROR_FILE,
+                          "the npy header has %s '%s'; it must have descr, fortran_order and shape, each once",
+                          entry ? "two entries" : "the entry", leatc_shown(&shown, key, bytes));
     *seen |= entry;
     if (!next(npy, ':'))
         return npy_failed(npy, "':' is expected here");
@@ -220,10 +221,10 @@ static leat_status parse_header(struct npy *npy)
         break;
     }
     if (seen != ALL)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the npy header has no %s",
-                                !(seen & DESCR)   ? "descr"
-                                : !(seen & ORDER) ? "fortran_order"
-                                                  : "shape");
+        return leatc_fail(LEAT_ERROR_FILE, "the npy header has no %s",
+                          !(seen & DESCR)   ? "descr"
+                          : !(seen & ORDER) ? "fortran_order"
+                                            : "shape");
     skip_blanks(npy);
     if (npy->at < npy->end)
         return npy_failed(npy, "something follows the dictionary");
@@ -242,28 +243,27 @@ static leat_status read_start(struct npy *npy, struct leatm_window *window, uint
     unsigned fixed;
 
     if (end - start < 10)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for an npy file",
-                                (unsigned long long)(end - start));
+        return leatc_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for an npy file",
+                          (unsigned long long)(end - start));
     TRY(leatm_window_get(window, start, 10, &at));
     if (memcmp(at, "\x93NUMPY", 6) != 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is not an npy file");
+        return leatc_fail(LEAT_ERROR_FILE, "it is not an npy file");
     npy->major = at[6];
     if (at[6] < 1 || at[6] > 3 || at[7])
-        return leatm_model_fail(LEAT_ERROR_FILE, "its npy version is %u.%u; leat reads 1.0, 2.0 and 3.0", at[6],
-                                at[7]);
+        return leatc_fail(LEAT_ERROR_FILE, "its npy version is %u.%u; leat reads 1.0, 2.0 and 3.0", at[6], at[7]);
     fixed = at[6] == 1 ? 10 : 12;
     if (end - start < fixed)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for an npy file",
-                                (unsigned long long)(end - start));
+        return leatc_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for an npy file",
+                          (unsigned long long)(end - start));
     TRY(leatm_window_get(window, start, fixed, &at));
     *length = fixed == 10 ? leatm_u16(at + 8) : leatm_u32(at + 8);
     *header = start + fixed;
     if (*length > end - *header)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its npy header would have %u bytes, and %llu are left", *length,
-                                (unsigned long long)(end - *header));
+        return leatc_fail(LEAT_ERROR_FILE, "its npy header would have %u bytes, and %llu are left", *length,
+                          (unsigned long long)(end - *header));
     if (*length > NPY_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its npy header has %u bytes; leat, like numpy, reads at most %d",
-                                *length, NPY_HEADER_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "its npy header has %u bytes; leat, like numpy, reads at most %d",
+                          *length, NPY_HEADER_MAX);
     return LEAT_OK;
 }
 
@@ -285,11 +285,10 @@ leat_status leatm_npy_parse_at(leat_model *model, size_t index, struct leatm_win
     type = &leatm_model_types[npy.type];
     bytes = npy.elements;
     if (!leatm_multiply(&bytes, type->bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
     if (bytes != end - header - length)
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "its shape needs %llu bytes of %s, and %llu follow the npy header",
-            (unsigned long long)bytes, type->name, (unsigned long long)(end - header - length));
+        return leatc_fail(LEAT_ERROR_FILE, "its shape needs %llu bytes of %s, and %llu follow the npy header",
+                          (unsigned long long)bytes, type->name, (unsigned long long)(end - header - length));
     tensor->type = (uint16_t)npy.type;
     tensor->dims = (uint8_t)npy.dims;
     tensor->fortran_order = npy.fortran_order && npy.dims > 1;
@@ -310,11 +309,10 @@ static leat_status name_by_file(struct leatm_model_file *file)
     if (bytes > 4 && !strcmp(name + bytes - 4, ".npy"))
         bytes -= 4;
     if (!leatm_utf8_valid(name, bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "the tensor would have the file's name, which is not valid UTF-8");
+        return leatc_fail(LEAT_ERROR_FILE, "the tensor would have the file's name, which is not valid UTF-8");
     file->text = malloc(bytes + 1);
     if (!file->text)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a name");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a name");
     memcpy(file->text, name, bytes);
     file->text[bytes] = '\0';
     file->text_bytes = bytes;

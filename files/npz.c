@@ -52,24 +52,24 @@ static leat_status find_end64(struct zip *zip, uint64_t locator, const unsigned 
     TRY(leatm_window_get(&zip->window, locator, LOCATOR64_BYTES, &at));
     record = leatm_u64(at + 8);
     if (leatm_u32(at + 4) || leatm_u32(at + 16) != 1 || record > locator || locator - record != END64_BYTES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its Zip64 locator does not point at the record before it");
+        return leatc_fail(LEAT_ERROR_FILE, "its Zip64 locator does not point at the record before it");
     TRY(leatm_window_get(&zip->window, record, END64_BYTES, &at));
     if (leatm_u32(at) != END64 || leatm_u64(at + 4) != END64_BYTES - 12)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its Zip64 end record is not valid");
+        return leatc_fail(LEAT_ERROR_FILE, "its Zip64 end record is not valid");
     disk_count = leatm_u64(at + 24);
     zip->count = leatm_u64(at + 32);
     zip->directory_bytes = leatm_u64(at + 40);
     zip->directory = leatm_u64(at + 48);
     if (leatm_u32(at + 16) || leatm_u32(at + 20) || disk_count != zip->count)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is one part of a zip file in several parts");
+        return leatc_fail(LEAT_ERROR_FILE, "it is one part of a zip file in several parts");
     /* A field of the first end record must either have the same value or be all ones, which means that the field
      * is too small for the value. */
     if ((leatm_u16(end + 10) != UINT16_MAX && leatm_u16(end + 10) != zip->count) ||
         (leatm_u32(end + 12) != UINT32_MAX && leatm_u32(end + 12) != zip->directory_bytes) ||
         (leatm_u32(end + 16) != UINT32_MAX && leatm_u32(end + 16) != zip->directory))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its two end records disagree");
+        return leatc_fail(LEAT_ERROR_FILE, "its two end records disagree");
     if (zip->directory > record || record - zip->directory != zip->directory_bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its directory does not end where the end record begins");
+        return leatc_fail(LEAT_ERROR_FILE, "its directory does not end where the end record begins");
     return LEAT_OK;
 }
 
@@ -80,13 +80,14 @@ static leat_status find_directory(struct zip *zip)
     uint64_t place;
 
     if (zip->file->bytes < END_BYTES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for a zip file",
-                                (unsigned long long)zip->file->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "it has %llu bytes, which is too short for a zip file",
+                          (unsigned long long)zip->file->bytes);
     place = zip->file->bytes - END_BYTES;
     TRY(leatm_model_read_file(zip->file, place, end, END_BYTES));
     if (leatm_u32(end) != END || leatm_u16(end + 20))
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "it begins as a zip file, but does not end with an end record: it was cut, or has a comment, which leat does not accept");
+        return leatc_fail(
+            LEAT_ERROR_FILE,
+            "it begins as a zip file, but does not end with an end record: it was cut, or has a comment, which leat does not accept");
     if (place >= LOCATOR64_BYTES) {
         TRY(leatm_window_get(&zip->window, place - LOCATOR64_BYTES, 4, &at));
         if (leatm_u32(at) == LOCATOR64)
@@ -96,9 +97,9 @@ static leat_status find_directory(struct zip *zip)
     zip->directory_bytes = leatm_u32(end + 12);
     zip->directory = leatm_u32(end + 16);
     if (leatm_u16(end + 4) || leatm_u16(end + 6) || leatm_u16(end + 8) != zip->count)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is one part of a zip file in several parts");
+        return leatc_fail(LEAT_ERROR_FILE, "it is one part of a zip file in several parts");
     if (zip->directory > place || place - zip->directory != zip->directory_bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its directory does not end where the end record begins");
+        return leatc_fail(LEAT_ERROR_FILE, "its directory does not end where the end record begins");
     return LEAT_OK;
 }
 
@@ -141,22 +142,22 @@ static leat_status read_extra(struct member *member, const unsigned char *extra,
         const unsigned char *field = at + 4;
 
         if (end - at < 4)
-            return leatm_model_fail(LEAT_ERROR_FILE, "its extra fields do not fill their room");
+            return leatc_fail(LEAT_ERROR_FILE, "its extra fields do not fill their room");
         id = leatm_u16(at);
         bytes = leatm_u16(at + 2);
         if ((size_t)(end - field) < bytes)
-            return leatm_model_fail(LEAT_ERROR_FILE, "an extra field is longer than the room for it");
+            return leatc_fail(LEAT_ERROR_FILE, "an extra field is longer than the room for it");
         at = field + bytes;
         if (id == EXTRA_NAME)
-            return leatm_model_fail(LEAT_ERROR_FILE, "an extra field gives it a second name");
+            return leatc_fail(LEAT_ERROR_FILE, "an extra field gives it a second name");
         if (id != EXTRA_ZIP64)
             continue;
         if (found || (central && !wanted) || !take_zip64(member, field, at, central))
-            return leatm_model_fail(LEAT_ERROR_FILE, "its Zip64 field does not have the numbers that it should");
+            return leatc_fail(LEAT_ERROR_FILE, "its Zip64 field does not have the numbers that it should");
         found = true;
     }
     if (wanted && !found)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has no Zip64 field, though its sizes need one");
+        return leatc_fail(LEAT_ERROR_FILE, "it has no Zip64 field, though its sizes need one");
     return LEAT_OK;
 }
 
@@ -164,34 +165,35 @@ static leat_status check_version(const struct member *member)
 {
     if (member->version <= VERSION_MAX)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_FILE, "it needs a reader of zip version %u.%u", member->version / 10,
-                            member->version % 10);
+    return leatc_fail(LEAT_ERROR_FILE, "it needs a reader of zip version %u.%u", member->version / 10,
+                      member->version % 10);
 }
 
 static leat_status check_flags(const struct member *member, const char *name)
 {
     TRY(check_version(member));
     if (member->flags & FLAG_ENCRYPTED)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is encrypted");
+        return leatc_fail(LEAT_ERROR_FILE, "it is encrypted");
     if (member->flags & ~(unsigned)FLAGS_KNOWN)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its flags are 0x%x, and leat does not know all of them",
-                                member->flags);
+        return leatc_fail(LEAT_ERROR_FILE, "its flags are 0x%x, and leat does not know all of them",
+                          member->flags);
     if (member->method == 8)
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is deflated, and leat reads members in place: save them without compression, with numpy.savez()");
+        return leatc_fail(
+            LEAT_ERROR_FILE,
+            "it is deflated, and leat reads members in place: save them without compression, with numpy.savez()");
     if (member->method)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_FILE,
             "it is compressed by method %u, and leat reads members in place: save them without compression, with numpy.savez()",
             member->method);
     if (member->packed != member->bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is stored, and has two sizes: %llu and %llu bytes",
-                                (unsigned long long)member->packed, (unsigned long long)member->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "it is stored, and has two sizes: %llu and %llu bytes",
+                          (unsigned long long)member->packed, (unsigned long long)member->bytes);
     if (!leatm_utf8_valid(name, member->name_bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its name is not valid UTF-8, or has a 0 byte");
+        return leatc_fail(LEAT_ERROR_FILE, "its name is not valid UTF-8, or has a 0 byte");
     for (unsigned i = 0; !(member->flags & FLAG_UTF8) && i < member->name_bytes; i++)
         if ((unsigned char)name[i] >= 0x80)
-            return leatm_model_fail(LEAT_ERROR_FILE, "its name is not ASCII, and no flag says that it is UTF-8");
+            return leatc_fail(LEAT_ERROR_FILE, "its name is not ASCII, and no flag says that it is UTF-8");
     return LEAT_OK;
 }
 
@@ -202,18 +204,17 @@ static bool ends_in(const char *name, size_t bytes, const char *end)
 
 static leat_status check_name(const char *name, unsigned bytes)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     if (ends_in(name, bytes, ".npy"))
         return LEAT_OK;
     if (ends_in(name, bytes, ".pkl"))
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "it is a zip file with the pickle '%s', as torch.save() writes it. %s",
-                                leatm_shown(&shown, name, bytes), leatm_pickle_advice);
-    return leatm_model_fail(
+        return leatc_fail(LEAT_ERROR_FILE, "it is a zip file with the pickle '%s', as torch.save() writes it. %s",
+                          leatc_shown(&shown, name, bytes), leatm_pickle_advice);
+    return leatc_fail(
         LEAT_ERROR_FILE,
         "it is a zip file with the member '%s'; leat reads those of numpy.savez(), whose members end in .npy",
-        leatm_shown(&shown, name, bytes));
+        leatc_shown(&shown, name, bytes));
 }
 
 /* ---- the central directory ---- */
@@ -226,14 +227,14 @@ static leat_status read_central(struct zip *zip, char **at, const char *end)
     const unsigned char *header = (const unsigned char *)*at;
     char *name = *at + CENTRAL_BYTES;
     struct leatm_model_tensor *tensor;
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     struct member member;
     unsigned comment_bytes;
     leat_status status;
 
     if (end - *at < CENTRAL_BYTES || leatm_u32(header) != CENTRAL)
-        return leatm_model_fail(LEAT_ERROR_FILE, "byte %zu of its directory does not begin a header",
-                                (size_t)(*at - zip->file->text));
+        return leatc_fail(LEAT_ERROR_FILE, "byte %zu of its directory does not begin a header",
+                          (size_t)(*at - zip->file->text));
     member.version = leatm_u16(header + 6);
     member.flags = leatm_u16(header + 8);
     member.method = leatm_u16(header + 10);
@@ -245,15 +246,15 @@ static leat_status read_central(struct zip *zip, char **at, const char *end)
     comment_bytes = leatm_u16(header + 32);
     member.local = leatm_u32(header + 42);
     if ((size_t)(end - name) < (size_t)member.name_bytes + member.extra_bytes + comment_bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the header at byte %zu of its directory does not end in it",
-                                (size_t)(*at - zip->file->text));
+        return leatc_fail(LEAT_ERROR_FILE, "the header at byte %zu of its directory does not end in it",
+                          (size_t)(*at - zip->file->text));
     TRY(check_name(name, member.name_bytes));
-    status = leatm_u16(header + 34) ? leatm_model_fail(LEAT_ERROR_FILE, "it is in another part of the zip file")
+    status = leatm_u16(header + 34) ? leatc_fail(LEAT_ERROR_FILE, "it is in another part of the zip file")
                                     : read_extra(&member, (unsigned char *)name + member.name_bytes, true);
     if (status == LEAT_OK)
         status = check_flags(&member, name);
     if (status != LEAT_OK)
-        return leatm_model_fail_in(status, "member '%s'", leatm_shown(&shown, name, member.name_bytes));
+        return leatc_fail_in(status, "member '%s'", leatc_shown(&shown, name, member.name_bytes));
     TRY(leatm_model_add_tensor(zip->model, &tensor));
     tensor->file = zip->number;
     tensor->offset = member.local;
@@ -270,15 +271,15 @@ static leat_status read_directory(struct zip *zip)
     char *at, *end;
 
     if (zip->directory_bytes > LEATM_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its directory has %llu bytes; leat reads at most %u",
-                                (unsigned long long)zip->directory_bytes, LEATM_HEADER_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "its directory has %llu bytes; leat reads at most %u",
+                          (unsigned long long)zip->directory_bytes, LEATM_HEADER_MAX);
     if (zip->count > zip->directory_bytes / CENTRAL_BYTES)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its directory of %llu bytes would have %llu members",
-                                (unsigned long long)zip->directory_bytes, (unsigned long long)zip->count);
+        return leatc_fail(LEAT_ERROR_FILE, "its directory of %llu bytes would have %llu members",
+                          (unsigned long long)zip->directory_bytes, (unsigned long long)zip->count);
     file->text = malloc((size_t)zip->directory_bytes + 1);
     if (!file->text)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a directory of %llu bytes",
-                                (unsigned long long)zip->directory_bytes);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a directory of %llu bytes",
+                          (unsigned long long)zip->directory_bytes);
     file->text_bytes = (size_t)zip->directory_bytes;
     file->text_room = file->text_bytes + 1;
     TRY(leatm_model_read_file(file, zip->directory, file->text, file->text_bytes));
@@ -289,8 +290,8 @@ static leat_status read_directory(struct zip *zip)
     for (uint64_t i = 0; i < zip->count; i++)
         TRY(read_central(zip, &at, end));
     if (at != end)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its directory has %zu bytes after its %llu members",
-                                (size_t)(end - at), (unsigned long long)zip->count);
+        return leatc_fail(LEAT_ERROR_FILE, "its directory has %zu bytes after its %llu members",
+                          (size_t)(end - at), (unsigned long long)zip->count);
     return LEAT_OK;
 }
 
@@ -303,18 +304,18 @@ static leat_status read_descriptor(struct zip *zip, const struct member *member,
     uint64_t bytes = to - from, packed, size;
 
     if (bytes != 12 && bytes != 16 && bytes != 20 && bytes != 24)
-        return leatm_model_fail(LEAT_ERROR_FILE, "%llu bytes follow it, which are no data descriptor",
-                                (unsigned long long)bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "%llu bytes follow it, which are no data descriptor",
+                          (unsigned long long)bytes);
     TRY(leatm_window_get(&zip->window, from, (size_t)bytes, &at));
     if (bytes == 16 || bytes == 24) {
         if (leatm_u32(at) != DESCRIPTOR)
-            return leatm_model_fail(LEAT_ERROR_FILE, "its data descriptor is not valid");
+            return leatc_fail(LEAT_ERROR_FILE, "its data descriptor is not valid");
         at += 4;
     }
     packed = bytes <= 16 ? leatm_u32(at + 4) : leatm_u64(at + 4);
     size = bytes <= 16 ? leatm_u32(at + 8) : leatm_u64(at + 12);
     if (leatm_u32(at) != member->crc || packed != member->packed || size != member->bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its data descriptor and the directory disagree");
+        return leatc_fail(LEAT_ERROR_FILE, "its data descriptor and the directory disagree");
     zip->file->header_bytes += bytes;
     return LEAT_OK;
 }
@@ -328,8 +329,8 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
 
     TRY(leatm_window_get(&zip->window, header, LOCAL_BYTES, &at));
     if (leatm_u32(at) != LOCAL)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the directory points at byte %llu, where no header begins",
-                                (unsigned long long)header);
+        return leatc_fail(LEAT_ERROR_FILE, "the directory points at byte %llu, where no header begins",
+                          (unsigned long long)header);
     local.version = leatm_u16(at + 4);
     local.flags = leatm_u16(at + 6);
     local.method = leatm_u16(at + 8);
@@ -341,16 +342,16 @@ static leat_status read_local(struct zip *zip, const struct member *central, con
     TRY(check_version(&local));
     if (local.flags != central->flags || local.method != central->method ||
         local.name_bytes != central->name_bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory disagree");
+        return leatc_fail(LEAT_ERROR_FILE, "its header and the directory disagree");
     TRY(leatm_window_get(&zip->window, header + LOCAL_BYTES, local.name_bytes, &at));
     if (memcmp(at, name, local.name_bytes) != 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory have different names");
+        return leatc_fail(LEAT_ERROR_FILE, "its header and the directory have different names");
     TRY(leatm_window_get(&zip->window, header + LOCAL_BYTES + local.name_bytes, local.extra_bytes, &at));
     TRY(read_extra(&local, at, false));
     /* If a descriptor follows the data, the sizes and the checksum in the local header may be 0. */
     if (!(local.flags & FLAG_DESCRIPTOR && !local.crc && !local.packed && !local.bytes) &&
         (local.crc != central->crc || local.packed != central->packed || local.bytes != central->bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header and the directory have different sizes or checksums");
+        return leatc_fail(LEAT_ERROR_FILE, "its header and the directory have different sizes or checksums");
     *start = header + LOCAL_BYTES + local.name_bytes + local.extra_bytes;
     zip->file->header_bytes += *start - header;
     return LEAT_OK;
@@ -369,15 +370,15 @@ static leat_status read_member(struct zip *zip, size_t index, uint64_t next)
     central.packed = central.bytes = tensor->bytes;
     TRY(read_local(zip, &central, name, &start));
     if (start > next || central.bytes > next - start)
-        return leatm_model_fail(
-            LEAT_ERROR_FILE, "it has %llu bytes and begins at %llu, and what follows it begins at %llu",
-            (unsigned long long)central.bytes, (unsigned long long)start, (unsigned long long)next);
+        return leatc_fail(LEAT_ERROR_FILE,
+                          "it has %llu bytes and begins at %llu, and what follows it begins at %llu",
+                          (unsigned long long)central.bytes, (unsigned long long)start, (unsigned long long)next);
     end = start + central.bytes;
     if (central.flags & FLAG_DESCRIPTOR)
         TRY(read_descriptor(zip, &central, end, next));
     else if (end != next)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it ends at byte %llu, and what follows it begins at %llu",
-                                (unsigned long long)end, (unsigned long long)next);
+        return leatc_fail(LEAT_ERROR_FILE, "it ends at byte %llu, and what follows it begins at %llu",
+                          (unsigned long long)end, (unsigned long long)next);
     TRY(leatm_npy_parse_at(zip->model, index, &zip->window, start, end));
     zip->file->header_bytes += tensor->offset - start;
     return LEAT_OK;
@@ -395,12 +396,12 @@ static int compare_places(const void *a, const void *b)
 static leat_status read_members(struct zip *zip, size_t first)
 {
     leat_model *model = zip->model;
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     if (model->count - first > 1)
         qsort(model->tensors + first, model->count - first, sizeof *model->tensors, compare_places);
     if ((model->count > first ? model->tensors[first].offset : zip->directory) != 0)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_FILE, "%llu bytes in front of its first member belong to none",
             (unsigned long long)(model->count > first ? model->tensors[first].offset : zip->directory));
     for (size_t i = first; i < model->count; i++) {
@@ -411,7 +412,7 @@ static leat_status read_members(struct zip *zip, size_t first)
         leat_status status = read_member(zip, i, next);
 
         if (status != LEAT_OK)
-            return leatm_model_fail_in(status, "member '%s'", leatm_shown(&shown, name, name_bytes));
+            return leatc_fail_in(status, "member '%s'", leatc_shown(&shown, name, name_bytes));
         name[name_bytes - 4] = '\0';
     }
     return LEAT_OK;

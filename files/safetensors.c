@@ -23,17 +23,17 @@ struct parse {
 /* Reports the error that the JSON scanner has found. */
 static leat_status json_failed(const struct parse *parse)
 {
-    return leatm_model_fail(LEAT_ERROR_FILE, "the header is not valid at byte %zu: %s",
-                            (size_t)(parse->json.at - parse->json.text) + 8, parse->json.wrong);
+    return leatc_fail(LEAT_ERROR_FILE, "the header is not valid at byte %zu: %s",
+                      (size_t)(parse->json.at - parse->json.text) + 8, parse->json.wrong);
 }
 
 static leat_status tensor_failed(const struct parse *parse, const struct leatm_json_string *name)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
-    return leatm_model_fail_in(LEAT_ERROR_FILE, "tensor '%s' (before byte %zu of the file)",
-                               leatm_shown(&shown, name->at, name->bytes),
-                               (size_t)(parse->json.at - parse->json.text) + 8);
+    return leatc_fail_in(LEAT_ERROR_FILE, "tensor '%s' (before byte %zu of the file)",
+                         leatc_shown(&shown, name->at, name->bytes),
+                         (size_t)(parse->json.at - parse->json.text) + 8);
 }
 
 /* ---- one tensor ---- */
@@ -43,15 +43,15 @@ enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = 7 };
 static leat_status parse_dtype(struct parse *parse, struct leatm_model_tensor *tensor)
 {
     struct leatm_json_string text;
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     int type;
 
     if (!leatm_json_string(&parse->json, &text))
         return json_failed(parse);
     type = leatm_type_of_safetensors(text.at, text.bytes);
     if (type < 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "dtype '%s' is not one of safetensors",
-                                leatm_shown(&shown, text.at, text.bytes));
+        return leatc_fail(LEAT_ERROR_FILE, "dtype '%s' is not one of safetensors",
+                          leatc_shown(&shown, text.at, text.bytes));
     tensor->type = (uint16_t)type;
     return LEAT_OK;
 }
@@ -72,10 +72,9 @@ static leat_status parse_shape(struct parse *parse, struct leatm_model_tensor *t
             if (!leatm_json_unsigned(json, &size))
                 return json_failed(parse);
             if (++dims > LEAT_MODEL_MAX_DIMS)
-                return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more than %d dimensions",
-                                        LEAT_MODEL_MAX_DIMS);
+                return leatc_fail(LEAT_ERROR_FILE, "its shape has more than %d dimensions", LEAT_MODEL_MAX_DIMS);
             if (size > INT64_MAX || !leatm_multiply(elements, size))
-                return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
+                return leatc_fail(LEAT_ERROR_FILE, "its shape has more elements than 63 bits can count");
         } while (leatm_json_next(json, ','));
         if (!leatm_json_take(json, ']'))
             return json_failed(parse);
@@ -93,7 +92,7 @@ static leat_status parse_offsets(struct parse *parse, struct leatm_model_tensor 
         !leatm_json_unsigned(json, &end) || !leatm_json_take(json, ']'))
         return json_failed(parse);
     if (begin > end || end > parse->data_bytes)
-        return leatm_model_fail(
+        return leatc_fail(
             LEAT_ERROR_FILE, "data_offsets %llu to %llu are not a range of the file's %llu bytes of data",
             (unsigned long long)begin, (unsigned long long)end, (unsigned long long)parse->data_bytes);
     tensor->offset = begin;
@@ -111,7 +110,7 @@ static leat_status parse_field(struct parse *parse, struct leatm_model_tensor *t
                                uint64_t *elements)
 {
     struct leatm_json_string key;
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     unsigned field;
 
     if (!leatm_json_string(&parse->json, &key))
@@ -121,8 +120,8 @@ static leat_status parse_field(struct parse *parse, struct leatm_model_tensor *t
             : is_text(&key, "data_offsets", 12) ? OFFSETS
                                                 : 0;
     if (!field || *seen & field)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has %s '%s'; a tensor has dtype, shape and data_offsets",
-                                field ? "two fields" : "the field", leatm_shown(&shown, key.at, key.bytes));
+        return leatc_fail(LEAT_ERROR_FILE, "it has %s '%s'; a tensor has dtype, shape and data_offsets",
+                          field ? "two fields" : "the field", leatc_shown(&shown, key.at, key.bytes));
     *seen |= field;
     if (!leatm_json_take(&parse->json, ':'))
         return json_failed(parse);
@@ -137,14 +136,13 @@ static leat_status check_bytes(const struct leatm_model_tensor *tensor, uint64_t
     uint64_t bytes = elements / type->elements;
 
     if (elements % type->elements)
-        return leatm_model_fail(LEAT_ERROR_FILE, "%llu elements of type %s do not fill whole bytes",
-                                (unsigned long long)elements, type->name);
+        return leatc_fail(LEAT_ERROR_FILE, "%llu elements of type %s do not fill whole bytes",
+                          (unsigned long long)elements, type->name);
     if (!leatm_multiply(&bytes, type->bytes))
-        return leatm_model_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
+        return leatc_fail(LEAT_ERROR_FILE, "its shape has more bytes than 63 bits can count");
     if (bytes != tensor->bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE,
-                                "its shape needs %llu bytes of %s, and its data_offsets have %llu",
-                                (unsigned long long)bytes, type->name, (unsigned long long)tensor->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "its shape needs %llu bytes of %s, and its data_offsets have %llu",
+                          (unsigned long long)bytes, type->name, (unsigned long long)tensor->bytes);
     return LEAT_OK;
 }
 
@@ -163,10 +161,10 @@ static leat_status parse_fields(struct parse *parse, struct leatm_model_tensor *
             return json_failed(parse);
     }
     if (seen != ALL)
-        return leatm_model_fail(LEAT_ERROR_FILE, "it has no %s",
-                                !(seen & DTYPE)   ? "dtype"
-                                : !(seen & SHAPE) ? "shape"
-                                                  : "data_offsets");
+        return leatc_fail(LEAT_ERROR_FILE, "it has no %s",
+                          !(seen & DTYPE)   ? "dtype"
+                          : !(seen & SHAPE) ? "shape"
+                                            : "data_offsets");
     return check_bytes(tensor, elements);
 }
 
@@ -184,18 +182,18 @@ static leat_status check_keys(const struct parse *parse, size_t first)
 {
     size_t count = parse->model->metadata_count - first;
     const char **keys = malloc((count ? count : 1) * sizeof *keys);
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     leat_status status = LEAT_OK;
 
     if (!keys)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu entries of metadata", count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu entries of metadata", count);
     for (size_t i = 0; i < count; i++)
         keys[i] = parse->file->text + parse->model->metadata[first + i].key_at;
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count && status == LEAT_OK; i++)
         if (!strcmp(keys[i - 1], keys[i]))
-            status = leatm_model_fail(LEAT_ERROR_FILE, "__metadata__ has the key '%s' twice",
-                                      leatm_shown(&shown, keys[i], strlen(keys[i])));
+            status = leatc_fail(LEAT_ERROR_FILE, "__metadata__ has the key '%s' twice",
+                                leatc_shown(&shown, keys[i], strlen(keys[i])));
     free(keys);
     return status;
 }
@@ -206,7 +204,7 @@ static leat_status parse_metadata(struct parse *parse)
     size_t first = parse->model->metadata_count;
 
     if (parse->metadata_seen)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the header has __metadata__ twice");
+        return leatc_fail(LEAT_ERROR_FILE, "the header has __metadata__ twice");
     parse->metadata_seen = true;
     if (!leatm_json_take(json, '{'))
         return json_failed(parse);
@@ -251,7 +249,7 @@ static leat_status parse_members(struct parse *parse)
     struct leatm_json *json = &parse->json;
 
     if (json->at >= json->end || *json->at != '{')
-        return leatm_model_fail(LEAT_ERROR_FILE, "the header does not begin with '{'");
+        return leatc_fail(LEAT_ERROR_FILE, "the header does not begin with '{'");
     json->at++;
     if (!leatm_json_next(json, '}')) {
         do {
@@ -262,8 +260,8 @@ static leat_status parse_members(struct parse *parse)
     }
     for (; json->at < json->end; json->at++)
         if (*json->at != ' ')
-            return leatm_model_fail(LEAT_ERROR_FILE, "byte %zu of the header is not a blank, after its last '}'",
-                                    (size_t)(json->at - json->text));
+            return leatc_fail(LEAT_ERROR_FILE, "byte %zu of the header is not a blank, after its last '}'",
+                              (size_t)(json->at - json->text));
     return LEAT_OK;
 }
 
@@ -281,7 +279,7 @@ static int compare_offsets(const void *a, const void *b)
 /* Sorts the file's tensors by their offsets, and checks that they cover the data exactly. */
 static leat_status check_cover(const struct parse *parse, struct leatm_model_tensor *tensors, size_t count)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
     uint64_t at = 0;
     size_t i;
 
@@ -293,16 +291,16 @@ static leat_status check_cover(const struct parse *parse, struct leatm_model_ten
         const char *name = parse->file->text + tensors[i].name_at;
 
         if (tensors[i].offset != at)
-            return leatm_model_fail(LEAT_ERROR_FILE, "tensor '%s' begins at byte %llu of the data, and %s at %llu",
-                                    leatm_shown(&shown, name, strlen(name)), (unsigned long long)tensors[i].offset,
-                                    tensors[i].offset < at ? "overlaps the one before it, which ends"
-                                                           : "leaves a hole after the one before it, which ends",
-                                    (unsigned long long)at);
+            return leatc_fail(LEAT_ERROR_FILE, "tensor '%s' begins at byte %llu of the data, and %s at %llu",
+                              leatc_shown(&shown, name, strlen(name)), (unsigned long long)tensors[i].offset,
+                              tensors[i].offset < at ? "overlaps the one before it, which ends"
+                                                     : "leaves a hole after the one before it, which ends",
+                              (unsigned long long)at);
         at += tensors[i].bytes;
     }
     if (at != parse->data_bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the tensors end at byte %llu of the data, and the file has %llu",
-                                (unsigned long long)at, (unsigned long long)parse->data_bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "the tensors end at byte %llu of the data, and the file has %llu",
+                          (unsigned long long)at, (unsigned long long)parse->data_bytes);
     return LEAT_OK;
 }
 
@@ -338,11 +336,11 @@ leat_status leatm_safetensors_parse(leat_model *model, struct leatm_model_file *
     for (unsigned i = 8; i--;)
         length = length << 8 | (unsigned char)file->text[i];
     if (length > LEATM_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header would have %llu bytes; the format allows %u",
-                                (unsigned long long)length, LEATM_HEADER_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "its header would have %llu bytes; the format allows %u",
+                          (unsigned long long)length, LEATM_HEADER_MAX);
     if (length > file->bytes - 8)
-        return leatm_model_fail(LEAT_ERROR_FILE, "its header would have %llu bytes, and the file has %llu",
-                                (unsigned long long)length, (unsigned long long)file->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "its header would have %llu bytes, and the file has %llu",
+                          (unsigned long long)length, (unsigned long long)file->bytes);
     TRY(leatm_model_read_text(file, 8 + (size_t)length));
     file->header_bytes = 8 + length;
     parse.data_bytes = file->bytes - file->header_bytes;

@@ -36,8 +36,8 @@ struct index {
 
 static leat_status json_failed(const struct leatm_json *json)
 {
-    return leatm_model_fail(LEAT_ERROR_FILE, "the index is not valid at byte %zu: %s",
-                            (size_t)(json->at - json->text), json->wrong);
+    return leatc_fail(LEAT_ERROR_FILE, "the index is not valid at byte %zu: %s", (size_t)(json->at - json->text),
+                      json->wrong);
 }
 
 /* ---- reading ---- */
@@ -48,15 +48,15 @@ static leat_status read_open(int fd, char **text, size_t *bytes)
     struct stat what;
 
     if (fstat(fd, &what))
-        return leatm_model_fail(LEAT_ERROR_FILE, "fstat: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_FILE, "fstat: %s", strerror(errno));
     if (!S_ISREG(what.st_mode))
-        return leatm_model_fail(LEAT_ERROR_FILE, "it is not a regular file");
+        return leatc_fail(LEAT_ERROR_FILE, "it is not a regular file");
     file.bytes = (uint64_t)what.st_size;
     if (file.bytes > LEATM_HEADER_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the index has %llu bytes; leat reads at most %u",
-                                (unsigned long long)file.bytes, LEATM_HEADER_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "the index has %llu bytes; leat reads at most %u",
+                          (unsigned long long)file.bytes, LEATM_HEADER_MAX);
     if (!file.bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the index is empty");
+        return leatc_fail(LEAT_ERROR_FILE, "the index is empty");
     leat_status status = leatm_model_read_text(&file, (size_t)file.bytes);
     if (status != LEAT_OK) {
         free(file.text);
@@ -73,7 +73,7 @@ leat_status leatm_model_read_whole(const char *path, char **text, size_t *bytes)
     leat_status status;
 
     if (fd < 0)
-        return leatm_model_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
     status = read_open(fd, text, bytes);
     (void)close(fd);
     return status;
@@ -85,12 +85,12 @@ leat_status leatm_model_read_whole(const char *path, char **text, size_t *bytes)
  * user. */
 static leat_status check_file_name(const struct leatm_json_string *name)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     if (name->bytes && !strchr(name->at, '/') && strcmp(name->at, ".") != 0 && strcmp(name->at, "..") != 0)
         return LEAT_OK;
-    return leatm_model_fail(LEAT_ERROR_FILE, "weight_map names the file '%s'; it must be in the index's folder",
-                            leatm_shown(&shown, name->at, name->bytes));
+    return leatc_fail(LEAT_ERROR_FILE, "weight_map names the file '%s'; it must be in the index's folder",
+                      leatc_shown(&shown, name->at, name->bytes));
 }
 
 static leat_status parse_map(struct index *index, struct leatm_json *json)
@@ -128,7 +128,7 @@ static leat_status parse(struct index *index)
                 return json_failed(&json);
             seen = !strcmp(key.at, "weight_map") ? &map : !strcmp(key.at, "metadata") ? &metadata : NULL;
             if (seen && *seen)
-                return leatm_model_fail(LEAT_ERROR_FILE, "the index has %s twice", key.at);
+                return leatc_fail(LEAT_ERROR_FILE, "the index has %s twice", key.at);
             if (seen)
                 *seen = true;
             if (seen == &map)
@@ -141,9 +141,9 @@ static leat_status parse(struct index *index)
     }
     leatm_json_blanks(&json);
     if (json.at < json.end)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the index goes on after its last '}'");
+        return leatc_fail(LEAT_ERROR_FILE, "the index goes on after its last '}'");
     if (!map || !index->count)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the index has no weight_map, or an empty one");
+        return leatc_fail(LEAT_ERROR_FILE, "the index has no weight_map, or an empty one");
     return LEAT_OK;
 }
 
@@ -175,12 +175,12 @@ static leat_status open_named(leat_model *model, struct index *index)
             continue;
         length = snprintf(path, sizeof path, "%.*s%s", folder, index->path, index->text + index->map[i].file_at);
         if (length < 0 || (size_t)length >= sizeof path)
-            return leatm_model_fail(LEAT_ERROR_FILE, "a path of %d bytes is too long", length);
+            return leatc_fail(LEAT_ERROR_FILE, "a path of %d bytes is too long", length);
         index->slots[slot] = (uint32_t)i + 1;
         index->file_of[i] = model->file_count;
         TRY(leatm_model_open_file(model, path));
         if (model->files[index->file_of[i]].format != LEAT_MODEL_FORMAT_SAFETENSORS)
-            return leatm_model_fail(LEAT_ERROR_FILE, "%s is not a safetensors file", path);
+            return leatc_fail(LEAT_ERROR_FILE, "%s is not a safetensors file", path);
     }
     return LEAT_OK;
 }
@@ -188,7 +188,7 @@ static leat_status open_named(leat_model *model, struct index *index)
 /* Checks that each tensor of the map is in the file that the map says, and that no two tensors have one name. */
 static leat_status check_map(leat_model *model, const struct index *index)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     TRY(leatm_model_hash(model));
     for (size_t i = 0; i < index->count; i++) {
@@ -197,10 +197,10 @@ static leat_status check_map(leat_model *model, const struct index *index)
         size_t file = index->file_of[index->slots[slot_of(index, &index->map[i])] - 1];
 
         if (tensor == SIZE_MAX || model->tensors[tensor].file != file)
-            return leatm_model_fail(LEAT_ERROR_FILE, "weight_map says that tensor '%s' is in %s, and it is %s%s",
-                                    leatm_shown(&shown, name, strlen(name)), model->files[file].path,
-                                    tensor == SIZE_MAX ? "in none of the files" : "in ",
-                                    tensor == SIZE_MAX ? "" : model->files[model->tensors[tensor].file].path);
+            return leatc_fail(LEAT_ERROR_FILE, "weight_map says that tensor '%s' is in %s, and it is %s%s",
+                              leatc_shown(&shown, name, strlen(name)), model->files[file].path,
+                              tensor == SIZE_MAX ? "in none of the files" : "in ",
+                              tensor == SIZE_MAX ? "" : model->files[model->tensors[tensor].file].path);
     }
     return LEAT_OK;
 }
@@ -208,7 +208,7 @@ static leat_status check_map(leat_model *model, const struct index *index)
 /* Refuses a map that has a tensor twice. The slots of files are no longer needed, so this check uses them. */
 static leat_status check_twice(struct index *index)
 {
-    struct leatm_shown shown;
+    struct leatc_shown shown;
 
     memset(index->slots, 0, (index->slot_mask + 1) * sizeof *index->slots);
     for (size_t i = 0; i < index->count; i++) {
@@ -217,8 +217,8 @@ static leat_status check_twice(struct index *index)
 
         for (; index->slots[slot]; slot = (slot + 1) & index->slot_mask)
             if (!strcmp(index->text + index->map[index->slots[slot] - 1].tensor_at, name))
-                return leatm_model_fail(LEAT_ERROR_FILE, "weight_map has tensor '%s' twice",
-                                        leatm_shown(&shown, name, strlen(name)));
+                return leatc_fail(LEAT_ERROR_FILE, "weight_map has tensor '%s' twice",
+                                  leatc_shown(&shown, name, strlen(name)));
         index->slots[slot] = (uint32_t)i + 1;
     }
     return LEAT_OK;
@@ -236,8 +236,7 @@ static leat_status open_files(leat_model *model, struct index *index)
     /* One more, because calloc() of 0 may return NULL. */
     index->file_of = calloc(index->count + 1, sizeof *index->file_of);
     if (!index->slots || !index->file_of)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the %zu entries of the index",
-                                index->count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the %zu entries of the index", index->count);
     TRY(open_named(model, index));
     TRY(check_map(model, index));
     return check_twice(index);
@@ -254,5 +253,5 @@ leat_status leatm_index_open(leat_model *model, const char *path)
     free(index.map);
     free(index.slots);
     free(index.file_of);
-    return status == LEAT_OK ? status : leatm_model_fail_in(status, "%s", path);
+    return status == LEAT_OK ? status : leatc_fail_in(status, "%s", path);
 }

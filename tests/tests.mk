@@ -484,7 +484,7 @@ fuzz-layout:
 fuzz_model_dir := $(BUILD)/fuzz/model
 fuzz-model: $(test_bin)/fuzz_model
 	$(Q)mkdir -p $(fuzz_model_dir)/found $(fuzz_model_dir)/seeds
-	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Ifiles -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Icommon -Ifiles -O1 -g -Itests/support -DLEAT_LIBFUZZER \
 	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/unit/fuzz_model.c $(files_src) \
 	    $(checked_lib) $(fuzz_model_wraps) $(LIB_LIBS) -o $(fuzz_model_dir)/fuzz_model
 	$(Q)$(test_bin)/fuzz_model --write $(fuzz_model_dir)/seeds

@@ -47,10 +47,10 @@ allowed() {
     # The staging layer does not include devices or pools, and reaches them by hooks.
     src/staging/*) echo '^driver/driver\.h$|^staging/[a-z_]+\.h$|^base/[a-z_]+\.h$|^leat/status\.h$' ;;
     src/copy/*) echo '^driver/driver\.h$|^(copy|staging|layout|pool|core|base|leat)/[a-z_]+\.h$' ;;
-    # libleat-files includes the public headers and its own.
-    files/*) echo '^(model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
-    # libleat-net includes the public headers and its own.
-    net/*) echo '^(net|net_socket|address|handshake|loop|frame|net_link|message|ucx|ucx_api|ucx_load|carrier|cipher)\.h$|^leat/[a-z_]+\.h$' ;;
+    # libleat-files and libleat-net include the public headers, what both share, and their own.
+    common/*) echo '^report\.h$|^leat/[a-z_]+\.h$' ;;
+    files/*) echo '^(report|model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
+    net/*) echo '^(report|net|net_socket|address|handshake|loop|frame|net_link|message|ucx|ucx_api|ucx_load|carrier|cipher)\.h$|^leat/[a-z_]+\.h$' ;;
     # What is preloaded knows nothing of leat; only its engine does. It needs fresh pages without a device, adds what
     # CUPTI tells to the trace, and numbers streams as CUPTI does.
     dropin/engine*.[ch]) echo '^(engine[a-z_]*|cupti_records)\.h$|^leat/leat\.h$|^base/(clock|error|fresh_pages|lock|thread)\.h$|^trace/[a-z_]+\.h$|^core/core\.h$' ;;
@@ -96,7 +96,7 @@ while IFS=: read -r file line header; do
     fi
     echo "$file:$line: $header does not belong in this layer"
     wrong=$((wrong + 1))
-done < <(find include src compat files net dropin cli examples tests -name '*.[ch]' -print0 | sort -z |
+done < <(find include src compat common files net dropin cli examples tests -name '*.[ch]' -print0 | sort -z |
          xargs -0 awk 'match($0, /^[ \t]*#[ \t]*include[ \t]*/) {
              rest = substr($0, RLENGTH + 1)
              if (match(rest, /^("[^"]+"|<[^>]+>)/)) print FILENAME ":" FNR ":" substr(rest, 1, RLENGTH)

@@ -7,7 +7,7 @@ import re
 import sys
 
 # word in an identifier: (prefixes of the paths in which it is forbidden, the word to use instead).
-CODE = ('src/', 'include/leat/', 'cli/', 'compat/', 'dropin/', 'net/', 'tests/')
+CODE = ('src/', 'include/leat/', 'cli/', 'common/', 'compat/', 'dropin/', 'net/', 'tests/')
 OWN = ('src/', 'include/leat/')
 # Exceptions: in kernels a lane is a thread of a warp, and the ladder is that of "leat bench layout --ladder".
 HOST = ('src/base/', 'src/copy/', 'src/core/', 'src/driver/', 'src/layout/', 'src/pool/', 'src/staging/',
@@ -72,7 +72,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*
                    re.S | re.M)
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-listed = sorted(os.path.join(folder, name) for top in ('src', 'include', 'cli', 'compat', 'files', 'net', 'examples', 'tests')
+listed = sorted(os.path.join(folder, name) for top in ('src', 'include', 'cli', 'common', 'compat', 'files', 'net', 'examples', 'tests')
                 for folder, _, names in os.walk(top) for name in names)
 rules = {word: rule for words, rule in WORDS.items() for word in words.split()}
 wrong, tags = 0, {}
@@ -112,7 +112,7 @@ for path in listed:
                 if part in rules and path.startswith(rules[part][0]):
                     complain(path, line, "'%s' in '%s': use %s" % (part, name, rules[part][1]))
     # A text of several lines may have a literal for each, and an option's text is a paragraph.
-    if path.startswith(('src/', 'compat/', 'files/', 'net/')) and path != 'src/base/options.h' and not KERNELS.match(path):
+    if path.startswith(('src/', 'common/', 'compat/', 'files/', 'net/')) and path != 'src/base/options.h' and not KERNELS.match(path):
         for match in SPLIT.finditer(COMMENT.sub(lambda m: '\n' * m.group(0).count('\n'), text)):
             complain(path, text.count('\n', 0, match.start()) + 1, 'a message is split over lines')
     if path.startswith('src/'):

@@ -1,66 +1,12 @@
-/* model_report.c - helpers of the library: messages, the clock, growing arrays, windows, texts and numbers
- * (model_files.h). */
+/* model_helpers.c - helpers of the library: growing arrays, windows, texts and numbers (model_files.h). */
 #include "model_files.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
-
-leat_status leatm_model_fail(leat_status status, const char *format, ...)
-{
-    char text[2000];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return leat_error_set(status, text);
-}
-
-leat_status leatm_model_fail_in(leat_status status, const char *format, ...)
-{
-    char text[2000];
-    va_list args;
-    int length;
-
-    va_start(args, format);
-    length = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (length >= 0 && (size_t)length < sizeof text)
-        snprintf(text + length, sizeof text - (size_t)length, ": %s", leat_last_error());
-    return leat_error_set(status, text);
-}
-
-const char *leatm_shown(struct leatm_shown *shown, const char *text, size_t bytes)
-{
-    size_t room = sizeof shown->text - 1, i;
-
-    for (i = 0; i < bytes && i < room; i++)
-        shown->text[i] = (char)(text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?');
-    shown->text[i] = '\0';
-    if (bytes > room)
-        memcpy(shown->text + room - 3, "...", 3);
-    return shown->text;
-}
-
-uint64_t leatm_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t leatm_end_ns(uint64_t after_ns)
-{
-    uint64_t now = leatm_now_ns();
-
-    return after_ns < UINT64_MAX - now ? now + after_ns : UINT64_MAX;
-}
 
 leat_status leatm_model_room(void *array, size_t *room, size_t count, size_t bytes)
 {
@@ -72,7 +18,7 @@ leat_status leatm_model_room(void *array, size_t *room, size_t count, size_t byt
     memcpy(&old, array, sizeof old);
     grown = wanted > SIZE_MAX / bytes ? NULL : realloc(old, wanted * bytes);
     if (!grown)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", wanted);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", wanted);
     memcpy(array, &grown, sizeof grown);
     *room = wanted;
     return LEAT_OK;
@@ -83,19 +29,19 @@ leat_status leatm_model_read_file(const struct leatm_model_file *file, uint64_t 
     size_t done = 0;
 
     if (offset > file->bytes || bytes > file->bytes - offset)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the file ends at %llu, and %zu bytes at %llu were expected",
-                                (unsigned long long)file->bytes, bytes, (unsigned long long)offset);
+        return leatc_fail(LEAT_ERROR_FILE, "the file ends at %llu, and %zu bytes at %llu were expected",
+                          (unsigned long long)file->bytes, bytes, (unsigned long long)offset);
     while (done < bytes) {
         ssize_t some = pread(file->fd, (char *)out + done, bytes - done, (off_t)(offset + done));
 
         if (some > 0)
             done += (size_t)some;
         else if (some == 0)
-            return leatm_model_fail(LEAT_ERROR_FILE, "the file now ends at %llu: it was cut while it was read",
-                                    (unsigned long long)(offset + done));
+            return leatc_fail(LEAT_ERROR_FILE, "the file now ends at %llu: it was cut while it was read",
+                              (unsigned long long)(offset + done));
         else if (errno != EINTR)
-            return leatm_model_fail(LEAT_ERROR_FILE, "pread at offset %llu: %s",
-                                    (unsigned long long)(offset + done), strerror(errno));
+            return leatc_fail(LEAT_ERROR_FILE, "pread at offset %llu: %s", (unsigned long long)(offset + done),
+                              strerror(errno));
     }
     return LEAT_OK;
 }
@@ -108,10 +54,10 @@ leat_status leatm_model_read_text(struct leatm_model_file *file, size_t bytes)
     if (bytes <= file->text_bytes)
         return LEAT_OK;
     if (bytes > file->bytes)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the header does not end within the file's %llu bytes",
-                                (unsigned long long)file->bytes);
+        return leatc_fail(LEAT_ERROR_FILE, "the header does not end within the file's %llu bytes",
+                          (unsigned long long)file->bytes);
     if (bytes > LEATM_HEADER_MAX + 8)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the header is longer than 100,000,000 bytes");
+        return leatc_fail(LEAT_ERROR_FILE, "the header is longer than 100,000,000 bytes");
     while (room < bytes + 1)
         room *= 2;
     if (room > bytes + 1 && room > ((size_t)16 << 20))
@@ -119,13 +65,38 @@ leat_status leatm_model_read_text(struct leatm_model_file *file, size_t bytes)
     if (room > file->text_room) {
         grown = realloc(file->text, room);
         if (!grown)
-            return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a header of %zu bytes", bytes);
+            return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a header of %zu bytes", bytes);
         file->text = grown;
         file->text_room = room;
     }
     TRY(leatm_model_read_file(file, file->text_bytes, file->text + file->text_bytes, bytes - file->text_bytes));
     file->text_bytes = bytes;
     file->text[bytes] = '\0';
+    return LEAT_OK;
+}
+
+/* ---- structs that can grow ---- */
+
+leat_status leatm_sized_read_list(const char *type, const void *items, size_t count, size_t known_bytes,
+                                  void **known)
+{
+    size_t bytes = count ? leatc_size_of(items) : 0;
+    char *list = calloc(count ? count : 1, known_bytes);
+
+    *known = list;
+    if (!list)
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for %zu items", count);
+    for (size_t i = 0; i < count; i++) {
+        const char *item = (const char *)items + i * bytes;
+        char field[40];
+
+        snprintf(field, sizeof field, "items[%zu].size", i);
+        TRY(leatc_sized_check(field, type, item, known_bytes));
+        if (leatc_size_of(item) != bytes)
+            return leatc_fail(LEAT_ERROR_INVALID, "%s is %zu, and that of item 0 is %zu", field,
+                              leatc_size_of(item), bytes);
+        leatc_sized_read(list + i * known_bytes, known_bytes, item);
+    }
     return LEAT_OK;
 }
 
@@ -137,7 +108,7 @@ leat_status leatm_window_open(struct leatm_window *window, const struct leatm_mo
     window->file = file;
     window->ahead = ahead;
     window->buffer = malloc(LEATM_WINDOW_BYTES);
-    return window->buffer ? LEAT_OK : leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for reading a header");
+    return window->buffer ? LEAT_OK : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for reading a header");
 }
 
 void leatm_window_close(struct leatm_window *window)
@@ -219,7 +190,7 @@ bool leatm_multiply(uint64_t *product, uint64_t factor)
 leat_status leatm_model_add_tensor(leat_model *model, struct leatm_model_tensor **tensor)
 {
     if (model->count >= UINT32_MAX - 1)
-        return leatm_model_fail(LEAT_ERROR_FILE, "more than 4294967294 tensors");
+        return leatc_fail(LEAT_ERROR_FILE, "more than 4294967294 tensors");
     TRY(leatm_model_room(&model->tensors, &model->room, model->count, sizeof *model->tensors));
     *tensor = &model->tensors[model->count++];
     memset(*tensor, 0, sizeof **tensor);
@@ -229,7 +200,7 @@ leat_status leatm_model_add_tensor(leat_model *model, struct leatm_model_tensor 
 leat_status leatm_model_add_shape(leat_model *model, uint64_t size)
 {
     if (model->shape_count >= UINT32_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "the tensors of the set have too many dimensions together");
+        return leatc_fail(LEAT_ERROR_FILE, "the tensors of the set have too many dimensions together");
     TRY(leatm_model_room(&model->shapes, &model->shape_room, model->shape_count, sizeof *model->shapes));
     model->shapes[model->shape_count++] = (int64_t)size;
     return LEAT_OK;
@@ -238,7 +209,7 @@ leat_status leatm_model_add_shape(leat_model *model, uint64_t size)
 leat_status leatm_model_add_metadata(leat_model *model, struct leatm_model_metadata **metadata)
 {
     if (model->metadata_count >= LEATM_METADATA_MAX)
-        return leatm_model_fail(LEAT_ERROR_FILE, "more than %u entries of metadata", LEATM_METADATA_MAX);
+        return leatc_fail(LEAT_ERROR_FILE, "more than %u entries of metadata", LEATM_METADATA_MAX);
     TRY(leatm_model_room(&model->metadata, &model->metadata_room, model->metadata_count, sizeof *model->metadata));
     *metadata = &model->metadata[model->metadata_count++];
     memset(*metadata, 0, sizeof **metadata);
@@ -259,7 +230,7 @@ static leat_status reserve(void *array, size_t *room, size_t count, size_t more,
     memcpy(&old, array, sizeof old);
     grown = count + more > SIZE_MAX / bytes ? NULL : realloc(old, (count + more) * bytes);
     if (!grown)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", count + more);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a table of %zu entries", count + more);
     memcpy(array, &grown, sizeof grown);
     *room = count + more;
     return LEAT_OK;
@@ -326,20 +297,20 @@ leat_status leatm_model_hash(leat_model *model)
     free(model->slots);
     model->slots = calloc(slots, sizeof *model->slots);
     if (!model->slots)
-        return leatm_model_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the names of %zu tensors", model->count);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the names of %zu tensors", model->count);
     model->slot_mask = slots - 1;
     for (size_t i = 0; i < model->count; i++) {
         const char *name = leatm_tensor_name(model, &model->tensors[i]);
         uint64_t hash = leatm_hash_text(name, strlen(name));
         size_t slot = find_slot(model, name, hash);
-        struct leatm_shown shown;
+        struct leatc_shown shown;
 
         if (model->slots[slot]) {
             const struct leatm_model_tensor *other = &model->tensors[(uint32_t)model->slots[slot] - 1];
 
-            return leatm_model_fail(LEAT_ERROR_FILE, "two tensors have the name '%s': one in %s, one in %s",
-                                    leatm_shown(&shown, name, strlen(name)), model->files[other->file].path,
-                                    model->files[model->tensors[i].file].path);
+            return leatc_fail(LEAT_ERROR_FILE, "two tensors have the name '%s': one in %s, one in %s",
+                              leatc_shown(&shown, name, strlen(name)), model->files[other->file].path,
+                              model->files[model->tensors[i].file].path);
         }
         model->slots[slot] = (hash >> 32) << 32 | (i + 1);
     }
