@@ -182,15 +182,15 @@ static void for_each(const struct leatn_op_list *list, void (*function)(struct l
 static leat_status check(const struct call *call)
 {
     if (call->count && !call->children)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: children is NULL, and count is %u", call->call, call->count);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: children is NULL, and count is %u", call->call, call->count);
     if (!call->parent && !call->count)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: there is neither a parent nor a child", call->call);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: there is neither a parent nor a child", call->call);
     if (call->count > LEATN_CHILDREN_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: %u children; at most %d are possible", call->call, call->count,
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: %u children; at most %d are possible", call->call, call->count,
                           LEATN_CHILDREN_MAX);
     for (unsigned i = 0; i < call->count; i++)
         if (!call->children[i])
-            return leatn_fail(LEAT_ERROR_HANDLE, "%s: children[%u] is NULL", call->call, i);
+            return leatc_fail(LEAT_ERROR_HANDLE, "%s: children[%u] is NULL", call->call, i);
     return LEAT_OK;
 }
 
@@ -230,7 +230,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
     TRY(check(call));
     cast = create(call, &list);
     if (!cast)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);
     cast->hungry = true;
     status = call->parent ? leat_storage_read_start(stream, call->ptr, &broadcast_ops, cast, call->bytes,
                                                     call->options, call->ticket)
@@ -241,7 +241,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
     else
         broadcast_release(cast); /* leat has not taken it */
     for_each(&list, leatn_op_release);
-    return status == LEAT_OK ? status : leatn_fail_in(status, "%s of %zu bytes", call->call, call->bytes);
+    return status == LEAT_OK ? status : leatc_fail_in(status, "%s of %zu bytes", call->call, call->bytes);
 }
 
 leat_status leat_broadcast(leat_stream *stream, void *ptr, size_t bytes, uint64_t tag, leat_link *parent,
@@ -261,7 +261,7 @@ leat_status leat_broadcast_start(leat_stream *stream, void *ptr, size_t bytes, u
                                  leat_ticket **ticket)
 {
     if (!ticket)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_broadcast_start: ticket is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_broadcast_start: ticket is NULL");
     return start(stream, &(struct call){.call = "leat_broadcast_start",
                                         .ptr = ptr,
                                         .bytes = bytes,

@@ -120,7 +120,7 @@ static void check_connection(leat_link *link)
     } else if (!carrier->connected && carrier->has_peer && leatn_ucx_is_connected(carrier->worker)) {
         carrier->connected = true;
         leatn_message_may_send(link);
-    } else if (!carrier->connected && leatn_now_ns() >= carrier->setup_end_ns) {
+    } else if (!carrier->connected && leatc_now_ns() >= carrier->setup_end_ns) {
         leatn_link_fail(
             link,
             "UCX has not connected the two ends in %llu seconds; check that its ports are not blocked (UCX_TCP_PORT_RANGE), or use a tcp: address",
@@ -191,7 +191,7 @@ static void check_bye(leat_link *link)
 {
     struct leatn_carrier *carrier = link->carrier;
 
-    if (carrier->bye_end_ns && (!carrier->received_count || leatn_now_ns() >= carrier->bye_end_ns))
+    if (carrier->bye_end_ns && (!carrier->received_count || leatc_now_ns() >= carrier->bye_end_ns))
         leatn_message_bye(link);
 }
 
@@ -255,7 +255,7 @@ bool leatn_carrier_defers_bye(leat_link *link)
 
     if (!carrier || !carrier->received_count)
         return false;
-    carrier->bye_end_ns = leatn_end_ns(BYE_NS);
+    carrier->bye_end_ns = leatc_end_ns(BYE_NS);
     poke(carrier);
     return true;
 }
@@ -366,7 +366,7 @@ static leat_status prepare_exit(void)
         ending_count = 0;
     exit_process = getpid();
     if (!has_exit_handler && atexit(on_exit_of_process))
-        status = leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a handler of exit()");
+        status = leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a handler of exit()");
     else
         has_exit_handler = true;
     pthread_mutex_unlock(&exit_lock);
@@ -471,14 +471,14 @@ leat_status leatn_carrier_create(leat_link *link)
     TRY(prepare_exit());
     carrier = calloc(1, sizeof *carrier);
     if (!carrier)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the link to %s", link->connection.peer);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the link to %s", link->connection.peer);
     status = leatn_ucx_worker_create(on_change, carrier, &carrier->worker);
     if (status != LEAT_OK) {
         free(carrier);
         return status;
     }
     carrier->link = link;
-    carrier->setup_end_ns = leatn_end_ns(LEATN_SETUP_TIMEOUT_NS);
+    carrier->setup_end_ns = leatc_end_ns(LEATN_SETUP_TIMEOUT_NS);
     carrier->source =
         (struct leatn_source){.fd = leatn_ucx_descriptor(carrier->worker), .event = on_event, .timer = on_timer};
     link->carrier = carrier;

@@ -126,12 +126,12 @@ static void __attribute__((format(printf, 2, 3))) fail(struct leatn_handshake *s
 static void check_prefix(struct leatn_handshake *shake)
 {
     size_t known = shake->in_bytes < sizeof magic ? shake->in_bytes : sizeof magic;
-    struct leatn_shown shown;
+    struct leatc_shown shown;
     uint32_t version;
 
     if (memcmp(shake->in, magic, known) != 0) {
         fail(shake, "the other end is no leat: it sent '%s'",
-             leatn_shown(&shown, (const char *)shake->in, shake->in_bytes));
+             leatc_shown(&shown, (const char *)shake->in, shake->in_bytes));
         return;
     }
     if (shake->in_bytes < PREFIX_BYTES)

@@ -61,27 +61,27 @@ struct leat_listener {
 static leat_status read_key(const char *call, const leat_link_options *options, struct setup *setup)
 {
     if (!options->key && options->key_bytes)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: options->key is NULL, and key_bytes is %zu", call,
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: options->key is NULL, and key_bytes is %zu", call,
                           options->key_bytes);
     if (options->key && (options->key_bytes < LEATN_KEY_MIN || options->key_bytes > LEATN_KEY_MAX))
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: the key has %zu bytes; it must have %d to %d, made at random",
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: the key has %zu bytes; it must have %d to %d, made at random",
                           call, options->key_bytes, LEATN_KEY_MIN, LEATN_KEY_MAX);
     if (!options->key && setup->address.scheme != LEATN_UNIX)
-        return leatn_fail(
+        return leatc_fail(
             LEAT_ERROR_INVALID,
             "%s: a %s: address needs a key that both ends know, because everybody in the network can connect: set options->key and key_bytes",
             call, leatn_scheme_name(setup->address.scheme));
     if (options->encrypt > 1)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: options->encrypt is %u, and must be 0 or 1", call,
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: options->encrypt is %u, and must be 0 or 1", call,
                           (unsigned)options->encrypt);
     if (options->encrypt && !options->key)
-        return leatn_fail(LEAT_ERROR_INVALID,
+        return leatc_fail(LEAT_ERROR_INVALID,
                           "%s: options->encrypt needs a key that both ends know: set options->key and key_bytes", call);
     if (options->encrypt && setup->address.scheme == LEATN_UCX)
-        return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+        return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s: UCX does not encrypt: use a tcp: address, or leave options->encrypt out", call);
     if (sodium_init() < 0)
-        return leatn_fail(LEAT_ERROR_SYSTEM, "%s: libsodium does not work on this system: sodium_init() failed",
+        return leatc_fail(LEAT_ERROR_SYSTEM, "%s: libsodium does not work on this system: sodium_init() failed",
                           call);
     leatn_secret_derive(&setup->secret, options->key, options->key_bytes);
     return LEAT_OK;
@@ -103,12 +103,12 @@ static leat_status read_setup(const char *call, const char *address, const leat_
     char field[64];
 
     if (!address)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: address is NULL", call);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: address is NULL", call);
     TRY(leatn_check_permitted(call));
     if (given) {
         snprintf(field, sizeof field, "%s: options->size", call);
-        TRY(leatn_sized_check(field, "leat_link_options", given, sizeof options));
-        leatn_sized_read(&options, sizeof options, given);
+        TRY(leatc_sized_check(field, "leat_link_options", given, sizeof options));
+        leatc_sized_read(&options, sizeof options, given);
     }
     TRY(leatn_address_parse(call, address, listening, &setup->address));
     TRY(read_key(call, &options, setup));
@@ -130,7 +130,7 @@ static leat_status acquire_ucx(const char *call, const struct leatn_address *add
     if (address->scheme != LEATN_UCX)
         return LEAT_OK;
     status = leatn_ucx_acquire(&ucx);
-    return status == LEAT_OK ? LEAT_OK : leatn_fail_in(status, "%s", call);
+    return status == LEAT_OK ? LEAT_OK : leatc_fail_in(status, "%s", call);
 }
 
 static void release_ucx(const struct leatn_address *address)
@@ -207,16 +207,16 @@ LEAT_API leat_status leat_listen(const char *address, const leat_link_options *o
     leat_status status;
 
     if (!listener)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_listen: listener is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_listen: listener is NULL");
     made = calloc(1, sizeof *made);
     if (!made)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "leat_listen: no memory for a listener of %zu bytes",
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "leat_listen: no memory for a listener of %zu bytes",
                           sizeof *made);
     status = read_setup("leat_listen", address, options, true, &made->setup);
     if (status != LEAT_OK)
         goto free_listener;
     if (!init_lock(made)) {
-        status = leatn_fail(LEAT_ERROR_HOST_MEMORY, "leat_listen: no memory for a lock");
+        status = leatc_fail(LEAT_ERROR_HOST_MEMORY, "leat_listen: no memory for a lock");
         goto free_listener;
     }
     status = acquire_ucx("leat_listen", &made->setup.address);
@@ -224,7 +224,7 @@ LEAT_API leat_status leat_listen(const char *address, const leat_link_options *o
         goto destroy_lock;
     status = leatn_socket_listen(&made->setup.address, &made->listening);
     if (status != LEAT_OK) {
-        leatn_fail_in(status, "leat_listen at %s", address);
+        leatc_fail_in(status, "leat_listen at %s", address);
         goto release;
     }
     made->setup.address.port = made->listening.port;
@@ -244,14 +244,14 @@ free_listener:
 
 static leat_status check_listener(const char *call, const leat_listener *listener)
 {
-    return listener ? LEAT_OK : leatn_fail(LEAT_ERROR_HANDLE, "%s: listener is NULL", call);
+    return listener ? LEAT_OK : leatc_fail(LEAT_ERROR_HANDLE, "%s: listener is NULL", call);
 }
 
 LEAT_API leat_status leat_listener_get_address(leat_listener *listener, char *text, size_t text_bytes)
 {
     TRY(check_listener("leat_listener_get_address", listener));
     if (!text || !text_bytes)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_listener_get_address: text is %s; use %d bytes",
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_listener_get_address: text is %s; use %d bytes",
                           text ? "of 0 bytes" : "NULL", LEATN_ADDRESS_MAX);
     leatn_address_print(&listener->setup.address, text, text_bytes);
     return LEAT_OK;
@@ -314,7 +314,7 @@ static bool advance(leat_listener *listener, size_t index)
 /* Drops all handshakes whose time is over. Call it after advance(), which may complete some of them. */
 static void drop_late(leat_listener *listener)
 {
-    uint64_t now = leatn_now_ns();
+    uint64_t now = leatc_now_ns();
 
     for (size_t i = 0; i < listener->count;) {
         struct pending *one = &listener->pending[i];
@@ -355,7 +355,7 @@ static void add_pending(leat_listener *listener, int fd)
              "64 later connections came before it had proved that it knows the key");
     one = &listener->pending[listener->count++];
     start(&listener->setup, fd, false, &one->connection, &one->shake);
-    one->end_ns = leatn_end_ns(listener->setup.setup_timeout_ns);
+    one->end_ns = leatc_end_ns(listener->setup.setup_timeout_ns);
     if (user_is_allowed(&listener->setup, &one->connection)) {
         advance(listener, listener->count - 1);
         return;
@@ -445,10 +445,10 @@ static leat_status accept_one(leat_listener *listener, uint64_t end_ns, struct n
             return LEAT_OK;
         if (status != LEAT_OK)
             return status;
-        if (leatn_now_ns() < end_ns)
+        if (leatc_now_ns() < end_ns)
             continue;
         return listener->dropped[0]
-                   ? leatn_fail(LEAT_NOT_READY, "leat_accept: nobody connected; %s", listener->dropped)
+                   ? leatc_fail(LEAT_NOT_READY, "leat_accept: nobody connected; %s", listener->dropped)
                    : LEAT_NOT_READY;
     }
 }
@@ -481,19 +481,19 @@ static void end_accepting(leat_listener *listener)
 LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, leat_link **link)
 {
     struct net_connection connection = {.fd = -1};
-    uint64_t end_ns = leatn_end_ns(timeout_ns);
+    uint64_t end_ns = leatc_end_ns(timeout_ns);
     leat_status status;
 
     TRY(check_listener("leat_accept", listener));
     if (!link)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_accept: link is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_accept: link is NULL");
     TRY(leatn_check_permitted("leat_accept"));
     if (!begin_accepting(listener, end_ns))
         return LEAT_NOT_READY;
     status = accept_one(listener, end_ns, &connection);
     end_accepting(listener);
     if (status < 0)
-        return leatn_fail_in(status, "leat_accept");
+        return leatc_fail_in(status, "leat_accept");
     if (status != LEAT_OK)
         return status;
     status = leatn_link_create(&connection, link);
@@ -501,7 +501,7 @@ LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, l
     if (status == LEAT_OK)
         return LEAT_OK;
     close(connection.fd);
-    return leatn_fail_in(status, "leat_accept");
+    return leatc_fail_in(status, "leat_accept");
 }
 
 /* ---- connecting ---- */
@@ -513,7 +513,7 @@ static leat_status shake_hands(const struct setup *setup, uint64_t end_ns, struc
     struct pollfd polled = {.fd = connection->fd};
 
     while (leatn_handshake_run(shake, connection->fd) == LEAT_NOT_READY) {
-        if (leatn_now_ns() >= end_ns) {
+        if (leatc_now_ns() >= end_ns) {
             leatn_handshake_was_late(shake, setup->setup_timeout_ns);
             break;
         }
@@ -522,7 +522,7 @@ static leat_status shake_hands(const struct setup *setup, uint64_t end_ns, struc
             return leatn_socket_fail(errno, "poll()");
     }
     if (leatn_handshake_state(shake) != LEAT_OK)
-        return leatn_fail(LEAT_ERROR_LINK, "%s", shake->why);
+        return leatc_fail(LEAT_ERROR_LINK, "%s", shake->why);
     finish(setup, shake, connection);
     return LEAT_OK;
 }
@@ -530,7 +530,7 @@ static leat_status shake_hands(const struct setup *setup, uint64_t end_ns, struc
 /* Makes a connection and its link. Sets the message without the name of the call. */
 static leat_status connect_link(const struct setup *setup, leat_link **link)
 {
-    uint64_t end_ns = leatn_end_ns(setup->setup_timeout_ns);
+    uint64_t end_ns = leatc_end_ns(setup->setup_timeout_ns);
     struct net_connection connection;
     struct leatn_handshake shake;
     leat_status status;
@@ -541,7 +541,7 @@ static leat_status connect_link(const struct setup *setup, leat_link **link)
     if (user_is_allowed(setup, &connection))
         status = shake_hands(setup, end_ns, &connection, &shake);
     else
-        status = leatn_fail(
+        status = leatc_fail(
             LEAT_ERROR_LINK,
             "a process of user %lld listens there, and this one runs as user %u: only its own user and root are trusted",
             (long long)connection.peer_user, (unsigned)geteuid());
@@ -560,13 +560,13 @@ LEAT_API leat_status leat_connect(const char *address, const leat_link_options *
     leat_status status;
 
     if (!link)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_connect: link is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_connect: link is NULL");
     TRY(read_setup("leat_connect", address, options, false, &setup));
     status = acquire_ucx("leat_connect", &setup.address);
     if (status == LEAT_OK) {
         status = connect_link(&setup, link);
         if (status != LEAT_OK)
-            leatn_fail_in(status, "leat_connect to %s", address);
+            leatc_fail_in(status, "leat_connect to %s", address);
         release_ucx(&setup.address);
     }
     sodium_memzero(&setup.secret, sizeof setup.secret);

@@ -82,7 +82,7 @@ static uint64_t run_timer(struct leatn_source *source, uint64_t now_ns)
 /* Calls the timers that are due. Returns when the next one is. */
 static uint64_t run_timers(struct leatn_loop *loop)
 {
-    uint64_t next_ns = UINT64_MAX, now_ns = leatn_now_ns();
+    uint64_t next_ns = UINT64_MAX, now_ns = leatc_now_ns();
     struct leatn_source *source, *next;
 
     for (source = first_source(loop); source; source = next) {
@@ -158,13 +158,13 @@ static struct leatn_loop *create(leat_status *status)
     struct leatn_loop *loop = calloc(1, sizeof *loop);
 
     if (!loop) {
-        *status = leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the thread of links");
+        *status = leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the thread of links");
         return NULL;
     }
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->epoll < 0 || loop->wake < 0 || epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->wake, &event) < 0) {
-        *status = leatn_fail(LEAT_ERROR_SYSTEM, "descriptors for the thread of links: %s", strerror(errno));
+        *status = leatc_fail(LEAT_ERROR_SYSTEM, "descriptors for the thread of links: %s", strerror(errno));
         destroy(loop);
         return NULL;
     }
@@ -197,7 +197,7 @@ static leat_status add(struct leatn_loop *loop, struct leatn_source *source)
     atomic_init(&source->due_ns, 0);
     source->loop = loop;
     if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, source->fd, &event) < 0)
-        return leatn_fail(LEAT_ERROR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_SYSTEM, "epoll_ctl: %s", strerror(errno));
     insert(loop, source);
     /* The loop cannot remove the source before this, because that takes loop_lock. */
     leatn_loop_poke(source);
@@ -220,7 +220,7 @@ static leat_status add_first(struct leatn_source *source)
             current = loop;
             return LEAT_OK;
         }
-        status = leatn_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: links need a thread", strerror(error));
+        status = leatc_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: links need a thread", strerror(error));
     }
     destroy(loop);
     return status;

@@ -24,7 +24,7 @@ struct leatn_source {
     int fd;
     /* The socket has some of these events (EPOLLIN and so on). May also be called when it has none. */
     void (*event)(struct leatn_source *source, uint32_t events);
-    /* Its time has come. Returns when the next call is due, as a time of leatn_now_ns(); UINT64_MAX: never; 0: the
+    /* Its time has come. Returns when the next call is due, as a time of leatc_now_ns(); UINT64_MAX: never; 0: the
      * function has removed the source. Its first call is soon after leatn_loop_add(). */
     uint64_t (*timer)(struct leatn_source *source, uint64_t now_ns);
 

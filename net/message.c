@@ -259,9 +259,9 @@ struct call {
 static leat_status check_name(const struct call *call)
 {
     if (!call->name)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: name is NULL", call->call);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: name is NULL", call->call);
     if (!call->name[0] || strlen(call->name) > LEATN_NAME_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: the name of the region has %zu bytes; it must have 1 to %d",
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: the name of the region has %zu bytes; it must have 1 to %d",
                           call->call, strlen(call->name), LEATN_NAME_MAX);
     return LEAT_OK;
 }
@@ -272,7 +272,7 @@ leat_status leatn_message_check_link(leat_link *link, const char *call, size_t b
 
     leatn_link_lock(link);
     if (link->failed)
-        status = leatn_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call, bytes,
+        status = leatc_fail(LEAT_ERROR_LINK, "%s of %zu bytes: the link to %s has failed: %s", call, bytes,
                             link->connection.peer, link->reason);
     leatn_link_unlock(link);
     return status;
@@ -284,13 +284,13 @@ static leat_status start(leat_stream *stream, const struct call *call)
     leat_status status;
 
     if (!call->link)
-        return leatn_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
+        return leatc_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
     if (call->kind == LEATN_OP_GET || call->kind == LEATN_OP_PUT)
         TRY(check_name(call));
     TRY(leatn_message_check_link(call->link, call->call, call->bytes));
     op = leatn_op_create(call->link, call->kind, call->tag, call->bytes);
     if (!op)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);
     op->offset = call->offset;
     if (call->name)
         memcpy(op->name, call->name, strlen(call->name));
@@ -302,7 +302,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
         leatn_op_begin(op);
     } else {
         op_release(op); /* leat has not taken its reference */
-        status = leatn_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
+        status = leatc_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
     }
     leatn_op_release(op); // NOLINT(clang-analyzer-unix.Malloc): the reference of this call
     return status;
@@ -311,7 +311,7 @@ static leat_status start(leat_stream *stream, const struct call *call)
 static leat_status start_with_ticket(leat_stream *stream, const struct call *call)
 {
     if (!call->ticket)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: ticket is NULL", call->call);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: ticket is NULL", call->call);
     return start(stream, call);
 }
 

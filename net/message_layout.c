@@ -94,7 +94,7 @@ static leat_status submit(leat_stream *stream, const struct layout_call *call, c
     leat_status status;
 
     if (!op)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the copy");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the copy");
     status = call->send ? submit_send(stream, call, packed, op, &ticket)
                         : submit_receive(stream, call, packed, op, &ticket);
     if (status == LEAT_OK) {
@@ -133,20 +133,20 @@ static leat_status start(leat_stream *stream, const struct layout_call *call)
     leat_status status;
 
     if (!call->link)
-        return leatn_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
+        return leatc_fail(LEAT_ERROR_HANDLE, "%s: link is NULL", call->call);
     status = leat_layout_count(call->layout, &elements, &bytes);
     if (status == LEAT_OK && (!bytes || is_packed(call->layout)))
         return start_in_place(stream, call, (size_t)bytes);
     if (status == LEAT_OK)
         status = start_packed(stream, call, (size_t)bytes);
     return status == LEAT_OK ? status
-                             : leatn_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
+                             : leatc_fail_in(status, "%s to or from %s", call->call, call->link->connection.peer);
 }
 
 static leat_status start_with_ticket(leat_stream *stream, const struct layout_call *call)
 {
     if (!call->ticket)
-        return leatn_fail(LEAT_ERROR_INVALID, "%s: ticket is NULL", call->call);
+        return leatc_fail(LEAT_ERROR_INVALID, "%s: ticket is NULL", call->call);
     return start(stream, call);
 }
 

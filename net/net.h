@@ -1,11 +1,13 @@
 /*
- * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, so
- * that they cannot collide with those of libleat or of a program that links it statically.
+ * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, or leatc_
+ * for those that libleat-files has too (report.h), so that they cannot collide with those of libleat or of a program
+ * that links it statically.
  */
 #ifndef LEATN_NET_H
 #define LEATN_NET_H
 
 #include "cipher.h"
+#include "report.h"
 
 #include <leat/link.h>
 
@@ -50,54 +52,11 @@ struct net_connection {
 /* Makes a link of a connection, which is copied. Takes the descriptor only on success. */
 leat_status leatn_link_create(const struct net_connection *connection, leat_link **link);
 
-/* ---- failures ---- */
-
-/* Sets this thread's message and returns status. */
-leat_status leatn_fail(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Puts "<formatted>: " in front of this thread's message and returns status. */
-leat_status leatn_fail_in(leat_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#define TRY(expression)                                                                                           \
-    do {                                                                                                          \
-        leat_status try_status_ = (expression);                                                                   \
-        if (try_status_ != LEAT_OK)                                                                               \
-            return try_status_;                                                                                   \
-    } while (0)
+/* ---- helpers ---- */
 
 /* Fails with NOT_PERMITTED inside a host function, and in a child of fork() whose parent has a device open. call
  * is the name of the public call, for the message. */
 leat_status leatn_check_permitted(const char *call);
-
-/* Returns a copy of text for messages, in shown: bytes that are not printable ASCII become '?', and long text is
- * truncated. */
-struct leatn_shown {
-    char text[160];
-};
-const char *leatn_shown(struct leatn_shown *shown, const char *text, size_t bytes);
-
-/* ---- structs that can grow: leat/base.h ---- */
-
-/* Returns LEAT_OK if a call can use the caller's struct, otherwise INVALID. field: the name of the size field for
- * the message, such as "leat_link_get_info: info->size"; known_bytes: the size of the struct in this version of
- * the library. */
-leat_status leatn_sized_check(const char *field, const char *type, const void *given, size_t known_bytes);
-
-/* Copies a checked struct of the caller to known, which has known_bytes, and sets its size to that. Fields that
- * the caller's version does not have become 0. */
-void leatn_sized_read(void *known, size_t known_bytes, const void *given);
-
-/* Copies filled, which has known_bytes, into a checked struct of the caller, but only the fields that the caller's
- * version has. The caller's size field keeps its value. */
-void leatn_sized_write(void *given, const void *filled, size_t known_bytes);
-
-/* ---- time ---- */
-
-/* Returns the time of the monotonic clock in nanoseconds. */
-uint64_t leatn_now_ns(void);
-
-/* Returns the time on that clock after_ns from now; UINT64_MAX, which is never, if the sum overflows. */
-uint64_t leatn_end_ns(uint64_t after_ns);
 
 /* Returns the milliseconds until end_ns for poll() and epoll_wait(), rounded up; -1 for UINT64_MAX. */
 int leatn_poll_ms(uint64_t end_ns);

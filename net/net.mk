@@ -5,7 +5,8 @@
 # no options that a caller can choose wrongly. OpenSSL would bring two large libraries for one HMAC, and an HMAC of our
 # own would need the same care for ever.
 
-net_src := $(sort $(wildcard net/*.c))
+# common/report.c is compiled by the rule of files/files.mk.
+net_src := $(sort $(wildcard net/*.c)) common/report.c
 net_obj := $(net_src:%.c=$(BUILD)/obj/%.o)
 net_real := libleat-net.so.$(VERSION)
 net_name := libleat-net.so.$(so_major)
@@ -13,10 +14,10 @@ net_libs := $(shell $(PKG_CONFIG) --libs libsodium 2>/dev/null)
 net_cflags := $(shell $(PKG_CONFIG) --cflags libsodium 2>/dev/null)
 
 # Like a user's program, it sees only leat's public headers.
-NET_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Inet $(WARN) $(net_cflags) $(CPPFLAGS) $(CFLAGS)
+NET_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Icommon -Inet $(WARN) $(net_cflags) $(CPPFLAGS) $(CFLAGS)
 
 ifeq ($(net_libs),)
-$(net_obj) $(BUILD)/libleat-net.a $(BUILD)/libleat-net.so: FORCE
+$(filter-out %/common/report.o,$(net_obj)) $(BUILD)/libleat-net.a $(BUILD)/libleat-net.so: FORCE
 	@echo "leat: libleat-net needs libsodium, the Debian packages pkg-config and libsodium-dev; 'make lib' builds" \
 	      "libleat without them." >&2; exit 1
 else

@@ -540,20 +540,20 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     leat_status status;
 
     if (!link)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the link to %s", connection->peer);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the link to %s", connection->peer);
     link->connection = *connection;
     link->source = (struct leatn_source){.fd = connection->fd, .event = on_event, .timer = on_timer};
     pthread_mutex_init(&link->lock, NULL);
     atomic_init(&link->holders, 2); /* the handle and the loop */
     leatn_message_init(link);
-    link->heard_ns = link->spoke_ns = link->checked_ns = leatn_now_ns();
+    link->heard_ns = link->spoke_ns = link->checked_ns = leatc_now_ns();
     /* A frame must not wait until the other end has acknowledged older bytes. Fails for unix sockets. */
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     sodium_memzero(&link->connection.keys, sizeof link->connection.keys);
     if (connection->encrypted) {
         link->cipher = leatn_cipher_create(&connection->keys);
         status = link->cipher ? LEAT_OK
-                              : leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory to encrypt the link to %s", connection->peer);
+                              : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory to encrypt the link to %s", connection->peer);
     } else {
         status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
     }
@@ -585,7 +585,7 @@ free_link:
 static void close_live(leat_link *link)
 {
     link->closing = true; /* before the failure, so that the frames which it causes are still sent */
-    link->linger_ns = leatn_now_ns() + LINGER_NS;
+    link->linger_ns = leatc_now_ns() + LINGER_NS;
     start_counting(link);
     leatn_link_fail(link, "this process has closed the link");
     leatn_link_queue(link, &(struct leatn_frame){.type = LEATN_FRAME_BYE}, NULL, false);
@@ -613,10 +613,10 @@ leat_status leat_link_get_info(leat_link *link, leat_link_info *info)
     leat_link_info known = LEAT_LINK_INFO_INIT;
 
     if (!link)
-        return leatn_fail(LEAT_ERROR_HANDLE, "leat_link_get_info: link is NULL");
+        return leatc_fail(LEAT_ERROR_HANDLE, "leat_link_get_info: link is NULL");
     if (!info)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_link_get_info: info is NULL");
-    TRY(leatn_sized_check("leat_link_get_info: info->size", "leat_link_info", info, sizeof known));
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_link_get_info: info is NULL");
+    TRY(leatc_sized_check("leat_link_get_info: info->size", "leat_link_info", info, sizeof known));
     leatn_link_lock(link);
     known.status = link->failed ? LEAT_ERROR_LINK : LEAT_OK;
     memcpy(known.peer, link->connection.peer, sizeof known.peer);
@@ -629,6 +629,6 @@ leat_status leat_link_get_info(leat_link *link, leat_link_info *info)
     known.peer_user = link->connection.peer_user;
     known.encrypted = link->cipher != NULL;
     leatn_link_unlock(link);
-    leatn_sized_write(info, &known, sizeof known);
+    leatc_sized_write(info, &known, sizeof known);
     return LEAT_OK;
 }

@@ -39,12 +39,12 @@ static const char *advice(int error)
 leat_status leatn_socket_fail(int error, const char *what)
 {
     if (error == EMFILE || error == ENFILE)
-        return leatn_fail(LEAT_ERROR_SYSTEM,
+        return leatc_fail(LEAT_ERROR_SYSTEM,
                           "%s: %s; close descriptors, or raise the limit (ulimit -n, or fs.file-max for ENFILE)",
                           what, strerror(error));
     if (error == ENOMEM || error == ENOBUFS)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "%s: %s", what, strerror(error));
-    return leatn_fail(LEAT_ERROR_LINK, "%s: %s%s", what, strerror(error), advice(error));
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: %s", what, strerror(error));
+    return leatc_fail(LEAT_ERROR_LINK, "%s: %s%s", what, strerror(error), advice(error));
 }
 
 static void close_keeping_errno(int fd)
@@ -78,10 +78,10 @@ static leat_status resolve(const struct leatn_address *address, bool listening, 
     if (!error)
         return LEAT_OK;
     if (error == EAI_MEMORY)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory to look up the host '%s'", address->host);
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory to look up the host '%s'", address->host);
     if (error == EAI_SYSTEM)
         return leatn_socket_fail(errno, "looking up the host");
-    return leatn_fail(LEAT_ERROR_LINK, "the host '%s' is not known: %s", address->host, gai_strerror(error));
+    return leatc_fail(LEAT_ERROR_LINK, "the host '%s' is not known: %s", address->host, gai_strerror(error));
 }
 
 /* Writes "tcp:127.0.0.1:7000" for a socket address. */
@@ -171,7 +171,7 @@ static int wait_connected(int fd, uint64_t end_ns)
 
     do
         ready = poll(&poll_fd, 1, leatn_poll_ms(end_ns));
-    while ((ready < 0 && errno == EINTR) || (!ready && leatn_now_ns() < end_ns));
+    while ((ready < 0 && errno == EINTR) || (!ready && leatc_now_ns() < end_ns));
     if (ready < 0)
         return errno;
     if (!ready)
@@ -210,7 +210,7 @@ static leat_status connect_to_host(const struct leatn_address *address, uint64_t
     for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next, left--) {
         char text[128];
 
-        now = leatn_now_ns();
+        now = leatc_now_ns();
         until = end_ns == UINT64_MAX ? end_ns : now + (end_ns > now ? (end_ns - now) / left : 0);
         fd = connect_to(at, until);
         if (fd >= 0)
@@ -274,9 +274,9 @@ static leat_status remove_stale(const struct sockaddr_un *at, socklen_t bytes)
     if (lstat(at->sun_path, &file))
         return errno == ENOENT ? LEAT_OK : leatn_socket_fail(errno, "lstat()");
     if (!S_ISSOCK(file.st_mode))
-        return leatn_fail(LEAT_ERROR_LINK, "a file that is not a socket has this name; use another path");
+        return leatc_fail(LEAT_ERROR_LINK, "a file that is not a socket has this name; use another path");
     if (file.st_uid != geteuid())
-        return leatn_fail(LEAT_ERROR_LINK,
+        return leatc_fail(LEAT_ERROR_LINK,
                           "there is a socket of user %u, and this process runs as user %u; use another path",
                           (unsigned)file.st_uid, (unsigned)geteuid());
     probe = socket(AF_UNIX, SOCKET_FLAGS, 0);
@@ -285,7 +285,7 @@ static leat_status remove_stale(const struct sockaddr_un *at, socklen_t bytes)
     error = connect(probe, (const struct sockaddr *)at, bytes) ? errno : 0;
     close(probe);
     if (error != ECONNREFUSED && error != ENOENT)
-        return leatn_fail(LEAT_ERROR_LINK, "another process listens there; use another path, or end that process");
+        return leatc_fail(LEAT_ERROR_LINK, "another process listens there; use another path, or end that process");
     if (unlink(at->sun_path) && errno != ENOENT)
         return leatn_socket_fail(errno, "removing the socket file of a process that has ended");
     return LEAT_OK;
@@ -302,7 +302,7 @@ static leat_status bind_file(int fd, const struct sockaddr_un *at, socklen_t byt
     if (errno != EADDRINUSE)
         return leatn_socket_fail(errno, "bind()");
     if (!locked)
-        return leatn_fail(LEAT_ERROR_LINK,
+        return leatc_fail(LEAT_ERROR_LINK,
                           "the file exists, and its folder cannot be locked to find out whether it is in use");
     TRY(remove_stale(at, bytes));
     return bind(fd, (const struct sockaddr *)at, bytes) ? leatn_socket_fail(errno, "bind()") : LEAT_OK;
@@ -364,7 +364,7 @@ static leat_status connect_to_path(const struct leatn_address *address, uint64_t
         timeout.tv_usec = left_ms < 0 ? 0 : left_ms % 1000 * 1000 + (left_ms == 0);
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
         failed = connect(fd, (const struct sockaddr *)&at, bytes);
-    } while (failed && errno == EINTR && leatn_now_ns() < end_ns);
+    } while (failed && errno == EINTR && leatc_now_ns() < end_ns);
     if (failed || fcntl(fd, F_SETFL, O_NONBLOCK)) {
         leat_status status = leatn_socket_fail(errno == EAGAIN ? ETIMEDOUT : errno, "connect()");
 

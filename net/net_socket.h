@@ -24,7 +24,7 @@ leat_status leatn_socket_listen(const struct leatn_address *address, struct leat
 void leatn_socket_unlisten(const struct leatn_address *address, const struct leatn_listening *listening);
 
 /* Opens a non-blocking, close-on-exec socket that is connected to the address. end_ns: the deadline, a time of
- * leatn_now_ns(). The lookup of a host's name may take longer. Errors: LINK, SYSTEM, HOST_MEMORY. */
+ * leatc_now_ns(). The lookup of a host's name may take longer. Errors: LINK, SYSTEM, HOST_MEMORY. */
 leat_status leatn_socket_connect(const struct leatn_address *address, uint64_t end_ns, int *fd);
 
 /* Fills in what the socket says about the other end: peer, peer_process and peer_user. fd, connected and transport

@@ -262,7 +262,7 @@ static unsigned look_at_regions(void)
  */
 static void wait_for_requests(uint64_t wait_ns)
 {
-    uint64_t end_ns = leatn_end_ns(wait_ns);
+    uint64_t end_ns = leatc_end_ns(wait_ns);
     struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000), .tv_nsec = (long)(end_ns % 1000000000)};
 
     if (wait_ns == UINT64_MAX)
@@ -354,7 +354,7 @@ static leat_status count_region(void)
     }
     region_count += !error;
     pthread_mutex_unlock(&lifetime_lock);
-    return error ? leatn_fail(LEAT_ERROR_SYSTEM, "leat_expose: pthread_create: %s: regions need a thread",
+    return error ? leatc_fail(LEAT_ERROR_SYSTEM, "leat_expose: pthread_create: %s: regions need a thread",
                               strerror(error))
                  : LEAT_OK;
 }
@@ -380,7 +380,7 @@ static leat_status add_region(struct leat_region *region)
     pthread_mutex_lock(&regions_lock);
     for (struct leat_region *other = regions; other && status == LEAT_OK; other = other->next)
         if (other->link == region->link && !strcmp(other->name, region->name))
-            status = leatn_fail(LEAT_ERROR_BUSY, "leat_expose: the link has a region %s already", region->name);
+            status = leatc_fail(LEAT_ERROR_BUSY, "leat_expose: the link has a region %s already", region->name);
     if (status == LEAT_OK) {
         region->next = regions;
         regions = region;
@@ -397,13 +397,13 @@ static leat_status check_memory(void *ptr, size_t bytes)
     leat_status status = leat_pointer_get_info(ptr, &info);
 
     if (status != LEAT_OK)
-        return leatn_fail_in(status, "leat_expose of %zu bytes at %p", bytes, ptr);
+        return leatc_fail_in(status, "leat_expose of %zu bytes at %p", bytes, ptr);
     if (bytes > UINTPTR_MAX - (uintptr_t)ptr)
-        return leatn_fail(LEAT_ERROR_RANGE, "leat_expose: %zu bytes at %p go past the end of all addresses", bytes,
+        return leatc_fail(LEAT_ERROR_RANGE, "leat_expose: %zu bytes at %p go past the end of all addresses", bytes,
                           ptr);
     offset = info.base ? (size_t)((char *)ptr - (char *)info.base) : 0;
     if (info.base && bytes > info.bytes - offset)
-        return leatn_fail(LEAT_ERROR_RANGE,
+        return leatc_fail(LEAT_ERROR_RANGE,
                           "leat_expose: %zu bytes at %p go past the end of the allocation, which has %zu more",
                           bytes, ptr, info.bytes - offset);
     return LEAT_OK;
@@ -415,7 +415,7 @@ static leat_status check_link(leat_link *link)
 
     leatn_link_lock(link);
     if (link->failed)
-        status = leatn_fail(LEAT_ERROR_LINK, "leat_expose: the link to %s has failed: %s", link->connection.peer,
+        status = leatc_fail(LEAT_ERROR_LINK, "leat_expose: the link to %s has failed: %s", link->connection.peer,
                             link->reason);
     leatn_link_unlock(link);
     return status;
@@ -427,17 +427,17 @@ static leat_status check(leat_stream *stream, leat_link *link, const char *name,
     leat_device *device;
 
     if (!link)
-        return leatn_fail(LEAT_ERROR_HANDLE, "leat_expose: link is NULL");
+        return leatc_fail(LEAT_ERROR_HANDLE, "leat_expose: link is NULL");
     TRY(leatn_check_permitted("leat_expose"));
     if (leat_stream_device(stream, &device) != LEAT_OK)
-        return leatn_fail_in(LEAT_ERROR_HANDLE, "leat_expose");
+        return leatc_fail_in(LEAT_ERROR_HANDLE, "leat_expose");
     if (!name || !name[0] || strlen(name) > LEATN_NAME_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_expose: the name of a region must have 1 to %d bytes",
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_expose: the name of a region must have 1 to %d bytes",
                           LEATN_NAME_MAX);
     if (!ptr)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_expose: ptr is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_expose: ptr is NULL");
     if (access != LEAT_ACCESS_READ && access != LEAT_ACCESS_READ_WRITE)
-        return leatn_fail(LEAT_ERROR_INVALID,
+        return leatc_fail(LEAT_ERROR_INVALID,
                           "leat_expose: access is %d; use LEAT_ACCESS_READ or LEAT_ACCESS_READ_WRITE",
                           (int)access);
     TRY(check_memory(ptr, bytes));
@@ -451,11 +451,11 @@ leat_status leat_expose(leat_stream *stream, leat_link *link, const char *name, 
     leat_status status;
 
     if (!region)
-        return leatn_fail(LEAT_ERROR_INVALID, "leat_expose: region is NULL");
+        return leatc_fail(LEAT_ERROR_INVALID, "leat_expose: region is NULL");
     TRY(check(stream, link, name, ptr, bytes, access));
     made = calloc(1, sizeof *made);
     if (!made)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "leat_expose: no memory for the region");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "leat_expose: no memory for the region");
     made->link = link;
     made->stream = stream;
     memcpy(made->name, name, strlen(name));

@@ -94,7 +94,7 @@ static ucx_status status_of(const void *pointer)
 
 static leat_status fail_call(const struct leatn_ucx_process *ucx, const char *call, ucx_status code)
 {
-    return leatn_fail(code == LEATN_UCS_ERR_NO_MEMORY ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM,
+    return leatc_fail(code == LEATN_UCS_ERR_NO_MEMORY ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM,
                       "UCX %s: %s: %s", ucx->version, call, leatn_ucx_status_text(code));
 }
 
@@ -446,12 +446,12 @@ static leat_status check_version(const struct leatn_ucx_worker *worker, const vo
     struct version version;
 
     if (bytes <= sizeof version || bytes > LEATN_UCX_ADDRESS_MAX)
-        return leatn_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u",
+        return leatc_fail(LEAT_ERROR_INVALID, "the other end's UCX address has %zu bytes; it needs %zu to %u",
                           bytes, sizeof version + 1, LEATN_UCX_ADDRESS_MAX);
     memcpy(&version, address, sizeof version);
     if (version.major == ucx->major && version.minor == ucx->minor)
         return LEAT_OK;
-    return leatn_fail(
+    return leatc_fail(
         LEAT_ERROR_LINK,
         "the other end has UCX %u.%u and this end has %u.%u, and these do not understand each other; install the same version at both ends, or use a tcp: address",
         version.major, version.minor, ucx->major, ucx->minor);
@@ -468,7 +468,7 @@ leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *addre
      * then meets zeros instead of other memory. */
     copy = calloc(1, 2 * bytes + 4096);
     if (!copy)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the other end's UCX address)");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (the other end's UCX address)");
     memcpy(copy, (const char *)address + skip, bytes - skip);
     pthread_mutex_lock(&worker->lock);
     worker->peer = copy;
@@ -479,7 +479,7 @@ leat_status leatn_ucx_connect(struct leatn_ucx_worker *worker, const void *addre
         work_and_arm(worker);
     unlock(worker);
     if (code == LEATN_UCS_ERR_UNREACHABLE)
-        return leatn_fail(LEAT_ERROR_LINK, UNREACHABLE_FORMAT, worker->ucx->version);
+        return leatc_fail(LEAT_ERROR_LINK, UNREACHABLE_FORMAT, worker->ucx->version);
     return code == LEATN_UCS_OK ? LEAT_OK : fail_call(worker->ucx, "ucp_ep_create", code);
 }
 
@@ -588,7 +588,7 @@ static leat_status make_worker(struct leatn_ucx_worker *worker)
         return fail_call(worker->ucx, "ucp_worker_query", code);
     worker->address = copy_address(worker->ucx, &attributes, &worker->address_bytes);
     api->worker_release_address(worker->worker, attributes.address);
-    return worker->address ? LEAT_OK : leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX address)");
+    return worker->address ? LEAT_OK : leatc_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX address)");
 }
 
 static void destroy_worker(struct leatn_ucx_worker *worker)
@@ -608,7 +608,7 @@ leat_status leatn_ucx_worker_create(void (*changed)(void *object), void *object,
 
     made = calloc(1, sizeof *made);
     if (!made)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX worker)");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a UCX worker)");
     status = leatn_ucx_acquire(&made->ucx);
     if (status != LEAT_OK) {
         free(made);
@@ -699,7 +699,7 @@ unmap:
     return status;
 no_memory:
     free(made);
-    return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (%zu bytes for blocks of UCX)", bytes);
+    return leatc_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (%zu bytes for blocks of UCX)", bytes);
 }
 
 void leatn_ucx_memory_destroy(struct leatn_ucx_memory *memory)

@@ -109,11 +109,11 @@ static leat_status fail_open(const char *path, const char *reason)
     if (!reason)
         reason = "no reason given";
     if (strstr(reason, "No such file"))
-        return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+        return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                           "UCX is not on this machine (%s); install it (Debian: libucx0), or set " PATH_VARIABLE
                           " to the path of a " LIBRARY ", such as the one of PyPI's package libucx-cu13",
                           reason);
-    return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+    return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                       "UCX cannot be loaded from %s (%s); reinstall it (Debian: libucx0), or set " PATH_VARIABLE
                       " to the path of a good " LIBRARY,
                       path, reason);
@@ -142,13 +142,13 @@ static leat_status take_functions(const char *path)
             process.api.get_version(&process.major, &process.minor, &release);
             if (process.major == MAJOR && process.minor >= MINOR_FLOOR)
                 continue;
-            return leatn_fail(
+            return leatc_fail(
                 LEAT_ERROR_UNSUPPORTED,
                 "leat needs UCX %d.%d or a newer %d.x, found %u.%u.%u (%s); install another one, or set " PATH_VARIABLE
                 " to the path of its " LIBRARY,
                 MAJOR, MINOR_FLOOR, MAJOR, process.major, process.minor, release, path);
         }
-        return leatn_fail(LEAT_ERROR_UNSUPPORTED,
+        return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s is no UCX that leat can use: it has no function %s; set " PATH_VARIABLE
                           " to the path of UCX's " LIBRARY ", or unset it",
                           path, symbols[i].name);
@@ -179,7 +179,7 @@ static leat_status load(void)
     if (!quiet_environment)
         quiet_environment = make_quiet_environment();
     if (!quiet_environment)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a copy of the environment, to load UCX)");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "out of host memory (a copy of the environment, to load UCX)");
     library = open_quietly(path);
     if (!library) {
         const char *reason = dlerror();
@@ -219,7 +219,7 @@ void leatn_ucx_restore_signals(const sigset_t *before)
 
 static leat_status fail_start(const char *call, ucx_status code)
 {
-    return leatn_fail(code == LEATN_UCS_ERR_NO_MEMORY ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM,
+    return leatc_fail(code == LEATN_UCS_ERR_NO_MEMORY ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM,
                       "UCX %s (%s) does not start: %s: %s; set UCX_LOG_LEVEL=info to see what it tries",
                       process.version, process.path, call, process.api.status_string(code));
 }
@@ -240,7 +240,7 @@ static leat_status start(void)
     if (code != LEATN_UCS_OK)
         return fail_start("ucp_lib_query", code);
     if (limits.max_thread_mode < LEATN_UCS_THREAD_MODE_MULTI)
-        return leatn_fail(
+        return leatc_fail(
             LEAT_ERROR_UNSUPPORTED,
             "UCX %s (%s) was built without support for threads, which leat needs; use a UCX that was configured with --enable-mt",
             process.version, process.path);
@@ -258,7 +258,7 @@ static leat_status start(void)
 static leat_status acquire(void)
 {
     if (users > 0 && owner != getpid())
-        return leatn_fail(
+        return leatc_fail(
             LEAT_ERROR_NOT_PERMITTED,
             "the parent of this child of fork() had ucx: links open, and UCX cannot be used in both; fork before the first ucx: link, or use a tcp: address");
     if (users == 0) {

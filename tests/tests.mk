@@ -92,7 +92,7 @@ $(test_cxx): $(test_bin)/%: tests/api/%.cc $(checked_lib) $(BUILD)/flags
 # Which headers the objects of a folder see. In support/, only these three see private ones.
 test_cflags_api = $(PUBLIC_CFLAGS)
 test_cflags_models = $(PUBLIC_CFLAGS)
-test_cflags_net = $(PUBLIC_CFLAGS) -Inet $(net_cflags)
+test_cflags_net = $(PUBLIC_CFLAGS) -Icommon -Inet $(net_cflags)
 test_cflags_unit = $(ALL_CFLAGS) -DLEATI_CHECKED
 test_cflags_support = $(if $(filter held canonical_cases trace_reader,$*),$(ALL_CFLAGS) -DLEATI_CHECKED,$(PUBLIC_CFLAGS))
 define test_object_rule
@@ -495,9 +495,9 @@ fuzz-model: $(test_bin)/fuzz_model
 fuzz_handshake_dir := $(BUILD)/fuzz/handshake
 fuzz-handshake: $(checked_lib)
 	$(Q)mkdir -p $(fuzz_handshake_dir)/found
-	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Icommon -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
 	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_handshake.c \
-	    net/address.c net/handshake.c net/net_report.c net/net_socket.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
+	    net/address.c net/handshake.c net/net_helpers.c net/net_socket.c common/report.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
 	    -o $(fuzz_handshake_dir)/fuzz_handshake
 	$(Q)$(fuzz_handshake_dir)/fuzz_handshake -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 	    -artifact_prefix=$(fuzz_handshake_dir)/ $(fuzz_handshake_dir)/found
@@ -506,7 +506,7 @@ fuzz-handshake: $(checked_lib)
 fuzz_link_dir := $(BUILD)/fuzz/link
 fuzz-link: $(checked_lib)
 	$(Q)mkdir -p $(fuzz_link_dir)/found
-	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
+	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Icommon -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
 	    $(test_defines) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_link.c tests/support/harness.c \
 	    $(net_src) $(checked_lib) $(net_cflags) -lcmocka $(net_libs) $(LIB_LIBS) -o $(fuzz_link_dir)/fuzz_link
 	$(Q)$(fuzz_link_dir)/fuzz_link -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \

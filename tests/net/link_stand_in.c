@@ -11,7 +11,7 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     leat_link *made = links_fail ? NULL : malloc(sizeof *made);
 
     if (!made)
-        return leatn_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a link");
+        return leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a link");
     made->connection = *connection;
     *link = made;
     return LEAT_OK;

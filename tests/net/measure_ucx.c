@@ -141,13 +141,13 @@ static void run_end(const char *mode, int fd, bool out, size_t count)
         worker = open_worker(fd, out);
         move_ucx(worker, memory, WINDOW, out); /* warm up */
     }
-    begin = leatn_now_ns();
+    begin = leatc_now_ns();
     if (ucx)
         move_ucx(worker, memory, count, out);
     else
         for (size_t i = 0; i < count; i++)
             transfer(fd, memory + i % WINDOW * BLOCK, BLOCK, out);
-    total = leatn_now_ns() - begin;
+    total = leatc_now_ns() - begin;
     if (!out)
         printf("%s %.0f MB/s\n", mode, (double)(count * BLOCK) * 1000 / (double)total);
     /* The receiving end says when it has everything. */

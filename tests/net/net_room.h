@@ -83,7 +83,7 @@ static inline void *run_call(void *given)
     if (call->until_dropped)
         do
             call->status = leat_accept(call->listener, 10 * MILLISECOND, &call->link);
-        while (call->status == LEAT_NOT_READY && !*leat_last_error() && leatn_now_ns() < call->timeout_ns);
+        while (call->status == LEAT_NOT_READY && !*leat_last_error() && leatc_now_ns() < call->timeout_ns);
     else if (call->listener)
         call->status = leat_accept(call->listener, call->timeout_ns, &call->link);
     else
@@ -106,7 +106,7 @@ static inline void begin_refuse(struct call *call, leat_listener *listener)
     memset(call, 0, sizeof *call);
     call->listener = listener;
     call->until_dropped = true;
-    call->timeout_ns = leatn_end_ns(60 * SECOND);
+    call->timeout_ns = leatc_end_ns(60 * SECOND);
     assert_int_equal(pthread_create(&call->thread, NULL, run_call, call), 0);
 }
 
@@ -140,14 +140,14 @@ static inline void end_refused(struct call *call, const char *words)
 /* Accepts until a connection was dropped with these words. */
 static inline void expect_dropped(leat_listener *listener, const char *words)
 {
-    uint64_t end_ns = leatn_end_ns(60 * SECOND);
+    uint64_t end_ns = leatc_end_ns(60 * SECOND);
     leat_status status;
     leat_link *link = NULL;
 
     leat_error_set(LEAT_OK, "");
     do
         status = leat_accept(listener, 10 * MILLISECOND, &link);
-    while (status == LEAT_NOT_READY && !strstr(leat_last_error(), words) && leatn_now_ns() < end_ns);
+    while (status == LEAT_NOT_READY && !strstr(leat_last_error(), words) && leatc_now_ns() < end_ns);
     if (status != LEAT_NOT_READY || !strstr(leat_last_error(), words)) {
         print_error("returned %s; the message does not have the words \"%s\": %s\n", leat_status_name(status),
                     words, leat_last_error());
@@ -252,10 +252,10 @@ static inline size_t receive_bytes(int fd, void *bytes, size_t count)
 /* Accepts until this many bytes of an answer have come to a plain socket. */
 static inline void expect_answer(leat_listener *listener, int fd, void *bytes, size_t count)
 {
-    uint64_t end_ns = leatn_end_ns(60 * SECOND);
+    uint64_t end_ns = leatc_end_ns(60 * SECOND);
     leat_link *link = NULL;
 
-    while (recv(fd, bytes, count, MSG_DONTWAIT | MSG_PEEK) < (ssize_t)count && leatn_now_ns() < end_ns)
+    while (recv(fd, bytes, count, MSG_DONTWAIT | MSG_PEEK) < (ssize_t)count && leatc_now_ns() < end_ns)
         assert_int_equal(leat_accept(listener, 10 * MILLISECOND, &link), LEAT_NOT_READY);
     assert_int_equal(receive_bytes(fd, bytes, count), count);
 }
