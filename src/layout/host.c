@@ -22,7 +22,7 @@
 #define PART_BYTES ((uint64_t)1 << 20)
 #define SMALL_BYTES ((uint64_t)128 << 10)
 #define PARTS 16
-#define STREAMING_BYTES ((uint64_t)2 << 20) /* copies with at least this payload use non-temporal stores */
+#define STREAMING_BYTES ((uint64_t)768 << 10) /* copies with at least this payload use non-temporal stores */
 #define SHORT_BYTES 64                      /* if runs are shorter, a shuffle is preferred to tiles */
 #define SHORTEST_BYTES 4                    /* minimum length of the runs of tiles */
 #define SOURCE_BYTES 256                 /* minimum length of the source that the innermost loops read in a row */
@@ -32,6 +32,7 @@
 #define LISTED_ROW 512                   /* the same number if each unit has an index */
 #define SHUFFLE_BYTES 1024               /* minimum payload for which the setup of a shuffle is worth its time */
 #define LONG_BYTES ((uint64_t)4 << 10)   /* a source run of this length gets no more dimensions */
+#define STAGED_TILES 8                   /* tiles along the destination in a part with unaligned rows */
 
 /* ---- choosing: instructions ---- */
 
@@ -345,11 +346,15 @@ static void cut_runs(const struct leati_canonical *canonical, struct leati_host_
 /* Returns the maximum number of units of a source row in a part. */
 static uint64_t most_src_units(const struct leati_canonical *canonical, const struct leati_host_layout *host)
 {
+    uint64_t most = part_bytes(canonical) / canonical->unit_bytes / STAGED_TILES;
     bool direct = !leati_wide_tile(canonical->unit_bytes);
 
+    most /= leati_tile_side(canonical->unit_bytes);
     for (unsigned i = host->dst_dims; i < host->dst_dims + host->src_dims; i++)
         direct &= canonical->dst_stride[host->order[i]] % LEATI_LINE_BYTES == 0;
-    return direct ? LEATI_TILES_SRC_MOST : LEATI_TILES_STAGED_MOST;
+    if (direct)
+        return LEATI_TILES_SRC_MOST;
+    return host->streaming && most < LEATI_TILES_STAGED_MOST ? most : LEATI_TILES_STAGED_MOST;
 }
 
 static void cut_tiles(const struct leati_canonical *canonical, struct leati_host_layout *host)

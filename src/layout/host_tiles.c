@@ -5,7 +5,8 @@
  * once and written once, even if many rows map to the same cache set. A table of offsets gives the address of each
  * row, so several short dimensions together can be the rows. The source is read along its rows, which the hardware
  * prefetcher recognises if the rows are long and at most about 32. So tiles that have at most LEATI_PAIR_SIDE rows
- * are copied in pairs, which write two neighbouring lines at a time, and larger ones alone.
+ * are copied in pairs, which write two neighbouring lines at a time, and larger ones alone. For larger ones the
+ * next source rows are prefetched, a few rows at a time.
  *
  * If rows of the destination do not begin at lines, each line contains bytes of two tiles that follow one another
  * on the destination. Then the last bytes of each row wait for the next tile in an array of one line for each row.
@@ -21,6 +22,8 @@
 #define ONE_RUN_BYTES 512   /* contiguous rows of at most this length are written from the buffer as one run */
 #define STAGE_BYTES ((size_t)64 << 10)
 #define RUN_BYTES ((size_t)192 << 10) /* bytes of the buffer with whole rows that are written as one run */
+#define AHEAD_ROWS 8                  /* source rows that are prefetched at a time, AHEAD_BYTES of each in turn */
+#define AHEAD_BYTES 128
 
 struct tiles_job {
     const struct leati_tiles *tiles;
@@ -76,6 +79,29 @@ static unsigned offsets(const uint64_t *size, const int64_t *stride, unsigned di
     return count;
 }
 
+/* Prefetches the source rows from number at on, at most count of them, which the next column of tiles reads. Call
+ * it for each tile of the current column: the call for unit j prefetches that tile's share of the rows. It must be
+ * inlined: gcc removes calls of a function that only prefetches. */
+static inline __attribute__((always_inline)) void prefetch(const struct tiles_job *job, const char *src,
+                                                           unsigned at, unsigned count, unsigned j)
+{
+    unsigned end = job->dst_units + job->ahead, rows = at < end ? leati_least(count, end - at) / AHEAD_ROWS : 0;
+    unsigned steps = (job->src_units * job->unit + AHEAD_BYTES - 1) / AHEAD_BYTES;
+    unsigned tiles = (job->src_units + job->side - 1) / job->side, tile = j / job->side, all = rows * steps;
+
+    if (!job->streaming || job->side <= LEATI_PAIR_SIDE)
+        return;
+    for (unsigned i = all * tile / tiles; i < all * (tile + 1) / tiles; i++) {
+        const int64_t *row = job->src_rows + at + i / steps * AHEAD_ROWS;
+        const char *from = src + (size_t)(i % steps) * AHEAD_BYTES;
+
+        for (unsigned k = 0; k < AHEAD_ROWS; k++) {
+            __builtin_prefetch(from + row[k], 0, 2);
+            __builtin_prefetch(from + row[k] + LEATI_LINE_BYTES, 0, 2);
+        }
+    }
+}
+
 /* Copies the units at to at + count - 1 of each destination row. count is at most a tile's side. */
 static void part_panel(const struct tiles_job *job, char *dst, const char *src, unsigned at, unsigned count)
 {
@@ -92,8 +118,10 @@ static void panel(const struct tiles_job *job, leati_tile tile, char *dst, const
     char *to = dst + (size_t)at * job->unit;
     unsigned j = 0;
 
-    for (; j + job->side <= job->src_units; j += job->side)
+    for (; j + job->side <= job->src_units; j += job->side) {
+        prefetch(job, src, at + rows, rows, j);
         tile(to, job->dst_rows + j, src + (size_t)j * job->unit, job->src_rows + at);
+    }
     if (j == job->src_units)
         return;
     for (unsigned i = 0; i < rows; i += job->side)
@@ -231,6 +259,7 @@ static void staged_rows(const struct tiles_job *job, char *dst, const char *src)
         for (unsigned j = 0; j < job->src_units; j += job->side) {
             unsigned high = leati_least(job->side, job->src_units - j);
 
+            prefetch(job, src, at + most, most, j);
             if (joined && at && made < all && high == job->side)
                 joined(dst + (size_t)at * job->unit, job->dst_rows + j, src + (size_t)j * job->unit,
                        job->src_rows + at, stage.left[j]);
