@@ -1,10 +1,13 @@
 /* cipher.c - the records of an encrypted link (cipher.h). */
 #include "cipher.h"
 
+#include "crypto.h"
 #include "net_socket.h"
 
 #include <errno.h>
-#include <sodium.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +15,25 @@
 
 enum {
     HEAD_BYTES = 4,
-    TAG_BYTES = crypto_aead_chacha20poly1305_ietf_ABYTES,
+    TAG_BYTES = 16,
+    NONCE_BYTES = 12,
     RECORD_MAX = HEAD_BYTES + LEATN_RECORD_TEXT_MAX + TAG_BYTES,
     IN_BYTES = 4 * RECORD_MAX /* one recv() may bring several records */
 };
 
-_Static_assert(crypto_aead_chacha20poly1305_ietf_KEYBYTES == LEATN_SESSION_KEY_BYTES, "the handshake makes such keys");
+_Static_assert((int)LEATN_CIPHER_KEY_BYTES == LEATN_SESSION_KEY_BYTES, "the handshake makes such keys");
 
 struct leatn_cipher {
-    struct leatn_session_keys keys;
     pid_t process; /* that made it */
 
     /* Sending. */
+    EVP_CIPHER_CTX *encrypts; /* with the key */
     uint64_t sent; /* records */
     size_t out_start, out_end;
     unsigned char out[RECORD_MAX]; /* the record that is being sent: bytes from out_start to out_end are left */
 
     /* Receiving. */
+    EVP_CIPHER_CTX *decrypts;
     uint64_t received; /* records */
     bool heard;
     size_t text_start, text_end, in_start, in_end;
@@ -42,25 +47,35 @@ struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys)
 
     if (!cipher)
         return NULL;
-    cipher->keys = *keys;
     cipher->process = getpid();
-    return cipher;
+    cipher->encrypts = leatn_crypto_cipher(keys->send, true);
+    cipher->decrypts = leatn_crypto_cipher(keys->receive, false);
+    if (cipher->encrypts && cipher->decrypts)
+        return cipher;
+    leatn_cipher_free(cipher);
+    return NULL;
 }
 
 void leatn_cipher_free(struct leatn_cipher *cipher)
 {
     if (!cipher)
         return;
-    sodium_memzero(&cipher->keys, sizeof cipher->keys);
-    sodium_memzero(cipher->text, sizeof cipher->text);
+    EVP_CIPHER_CTX_free(cipher->encrypts);
+    EVP_CIPHER_CTX_free(cipher->decrypts);
+    OPENSSL_cleanse(cipher->text, sizeof cipher->text);
     free(cipher);
 }
 
-/* Writes the nonce of the record with this number. A link never has 2^64 records, so no nonce is used twice. */
-static void make_nonce(uint64_t number, unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
+/* Begins the record with this number, whose head is authenticated too. A link never has 2^64 records, so no nonce
+ * is used twice. */
+static bool begin_record(EVP_CIPHER_CTX *context, uint64_t number, const unsigned char *head)
 {
-    memset(nonce, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
+    unsigned char nonce[NONCE_BYTES] = {0};
+    int done;
+
     memcpy(nonce, &number, sizeof number);
+    return EVP_CipherInit_ex(context, NULL, NULL, NULL, nonce, -1) > 0 &&
+           EVP_CipherUpdate(context, NULL, &done, head, HEAD_BYTES) > 0;
 }
 
 /* ---- sending ---- */
@@ -83,34 +98,54 @@ int leatn_cipher_flush(struct leatn_cipher *cipher, int fd)
     return 0;
 }
 
-/* Copies bytes of the parts to the text of a new record. Returns how many. */
-static uint32_t gather(struct leatn_cipher *cipher, const struct iovec *parts, size_t count)
+/* Returns how many bytes of the parts the next record takes. */
+static uint32_t count_bytes(const struct iovec *parts, size_t count)
 {
     size_t bytes = 0;
 
-    for (size_t i = 0; i < count && bytes < LEATN_RECORD_TEXT_MAX; i++) {
-        size_t room = LEATN_RECORD_TEXT_MAX - bytes, some = parts[i].iov_len < room ? parts[i].iov_len : room;
+    for (size_t i = 0; i < count; i++) {
+        size_t room = LEATN_RECORD_TEXT_MAX - bytes;
 
-        if (some)
-            memcpy(cipher->out + HEAD_BYTES + bytes, parts[i].iov_base, some);
-        bytes += some;
+        bytes += parts[i].iov_len < room ? parts[i].iov_len : room;
     }
     return (uint32_t)bytes;
 }
 
+/* Makes the next record of the first bytes bytes of the parts. Returns false if libcrypto fails. */
+static bool encrypt(struct leatn_cipher *cipher, const struct iovec *parts, uint32_t bytes)
+{
+    unsigned char *to = cipher->out + HEAD_BYTES;
+    int done;
+
+    memcpy(cipher->out, &bytes, HEAD_BYTES);
+    if (!begin_record(cipher->encrypts, cipher->sent++, cipher->out))
+        return false;
+    for (; bytes; parts++) {
+        uint32_t some = parts->iov_len < bytes ? (uint32_t)parts->iov_len : bytes;
+
+        if (some && EVP_EncryptUpdate(cipher->encrypts, to, &done, parts->iov_base, (int)some) <= 0)
+            return false;
+        to += some;
+        bytes -= some;
+    }
+    return EVP_EncryptFinal_ex(cipher->encrypts, to, &done) > 0 &&
+           EVP_CIPHER_CTX_ctrl(cipher->encrypts, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, to) > 0;
+}
+
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES], *text = cipher->out + HEAD_BYTES;
     int failed = getpid() == cipher->process ? leatn_cipher_flush(cipher, fd) : -EPERM;
     uint32_t bytes;
+    bool made;
 
     if (failed)
         return failed;
-    bytes = gather(cipher, parts, count);
-    memcpy(cipher->out, &bytes, HEAD_BYTES);
-    make_nonce(cipher->sent++, nonce);
-    crypto_aead_chacha20poly1305_ietf_encrypt(text, NULL, text, bytes, cipher->out, HEAD_BYTES, NULL, nonce,
-                                              cipher->keys.send);
+    bytes = count_bytes(parts, count);
+    ERR_set_mark();
+    made = encrypt(cipher, parts, bytes);
+    ERR_pop_to_mark();
+    if (!made)
+        return -EIO;
     cipher->out_start = 0;
     cipher->out_end = HEAD_BYTES + (size_t)bytes + TAG_BYTES;
     failed = leatn_cipher_flush(cipher, fd);
@@ -157,16 +192,32 @@ static ssize_t next_record(const struct leatn_cipher *cipher)
     return held < HEAD_BYTES + (size_t)bytes + TAG_BYTES ? 0 : (ssize_t)bytes;
 }
 
-/* Decrypts the next record, which is complete and has a text of bytes bytes. Returns 0, or -EBADMSG: it is not
- * authentic, and zeros are in place of the text. */
-static int decrypt(struct leatn_cipher *cipher, void *text, size_t bytes)
+/* Decrypts the next record, which is complete. Returns 0; -EBADMSG: it is not authentic; -EIO: libcrypto fails. */
+static int decrypt_record(struct leatn_cipher *cipher, unsigned char *text, size_t bytes)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES], *record = cipher->in + cipher->in_start;
+    unsigned char *record = cipher->in + cipher->in_start, *from = record + HEAD_BYTES;
+    EVP_CIPHER_CTX *context = cipher->decrypts;
+    int done;
 
-    make_nonce(cipher->received, nonce);
-    if (crypto_aead_chacha20poly1305_ietf_decrypt(text, NULL, NULL, record + HEAD_BYTES, bytes + TAG_BYTES, record,
-                                                  HEAD_BYTES, nonce, cipher->keys.receive))
-        return -EBADMSG;
+    if (!begin_record(context, cipher->received, record) ||
+        EVP_DecryptUpdate(context, text, &done, from, (int)bytes) <= 0 ||
+        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, from + bytes) <= 0)
+        return -EIO;
+    return EVP_DecryptFinal_ex(context, text + bytes, &done) > 0 ? 0 : -EBADMSG;
+}
+
+/* The same, with a text of bytes bytes. If it fails, zeros are in place of the text. */
+static int decrypt(struct leatn_cipher *cipher, unsigned char *text, size_t bytes)
+{
+    int failed;
+
+    ERR_set_mark();
+    failed = decrypt_record(cipher, text, bytes);
+    ERR_pop_to_mark();
+    if (failed) {
+        memset(text, 0, bytes);
+        return failed;
+    }
     cipher->received++;
     cipher->in_start += HEAD_BYTES + bytes + TAG_BYTES;
     return 0;

@@ -50,7 +50,7 @@ allowed() {
     # libleat-files includes the public headers and its own.
     files/*) echo '^(model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
     # libleat-net includes the public headers and its own.
-    net/*) echo '^(net|net_socket|address|handshake|loop|frame|net_link|ucx|ucx_api|ucx_load|carrier|cipher)\.h$|^leat/[a-z_]+\.h$' ;;
+    net/*) echo '^(net|net_socket|address|handshake|loop|frame|net_link|ucx|ucx_api|ucx_load|carrier|cipher|crypto)\.h$|^leat/[a-z_]+\.h$' ;;
     # What is preloaded knows nothing of leat; only its engine does. It needs fresh pages without a device, adds what
     # CUPTI tells to the trace, and numbers streams as CUPTI does.
     dropin/engine*.[ch]) echo '^(engine[a-z_]*|cupti_records)\.h$|^leat/leat\.h$|^base/(clock|error|fresh_pages|lock|thread)\.h$|^trace/[a-z_]+\.h$|^core/core\.h$' ;;
