@@ -154,16 +154,25 @@ ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iove
 
 /* ---- receiving ---- */
 
-/* Receives more. Returns the number of bytes, 0 at the end, or a negative errno. */
-static ssize_t fill_in(struct leatn_cipher *cipher, int fd)
+/* Makes room for all of the incomplete record. Moves it only if it would not fit where it is, which is rare. */
+static void make_room(struct leatn_cipher *cipher)
 {
     size_t held = cipher->in_end - cipher->in_start;
-    ssize_t got;
 
+    if (held && sizeof cipher->in - cipher->in_start >= RECORD_MAX)
+        return;
     memmove(cipher->in, cipher->in + cipher->in_start, held);
     cipher->in_start = 0;
     cipher->in_end = held;
-    got = leatn_socket_receive(fd, cipher->in + held, sizeof cipher->in - held);
+}
+
+/* Receives more. Returns the number of bytes, 0 at the end, or a negative errno. */
+static ssize_t fill_in(struct leatn_cipher *cipher, int fd)
+{
+    ssize_t got;
+
+    make_room(cipher);
+    got = leatn_socket_receive(fd, cipher->in + cipher->in_end, sizeof cipher->in - cipher->in_end);
     if (got > 0)
         cipher->in_end += (size_t)got;
     cipher->heard = cipher->heard || got > 0;
