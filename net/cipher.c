@@ -18,6 +18,7 @@ enum {
     TAG_BYTES = 16,
     NONCE_BYTES = 12,
     RECORD_MAX = HEAD_BYTES + LEATN_RECORD_TEXT_MAX + TAG_BYTES,
+    OUT_RECORDS = 4,          /* are sent at once, since each send() may wake the other end */
     IN_BYTES = 4 * RECORD_MAX /* one recv() may bring several records */
 };
 
@@ -28,9 +29,9 @@ struct leatn_cipher {
 
     /* Sending. */
     EVP_CIPHER_CTX *encrypts; /* with the key */
-    uint64_t sent; /* records */
+    uint64_t sent;            /* records */
     size_t out_start, out_end;
-    unsigned char out[RECORD_MAX]; /* the record that is being sent: bytes from out_start to out_end are left */
+    unsigned char out[OUT_RECORDS * RECORD_MAX]; /* what is being sent: bytes from out_start to out_end are left */
 
     /* Receiving. */
     EVP_CIPHER_CTX *decrypts;
@@ -98,56 +99,88 @@ int leatn_cipher_flush(struct leatn_cipher *cipher, int fd)
     return 0;
 }
 
-/* Returns how many bytes of the parts the next record takes. */
-static uint32_t count_bytes(const struct iovec *parts, size_t count)
+/* What is left of the parts that leatn_cipher_send() got. */
+struct rest {
+    const struct iovec *part; /* the next one */
+    size_t taken;             /* bytes of it */
+    size_t bytes;             /* of all parts that may still be taken */
+};
+
+/* Returns all of the parts, but not more than one call takes. */
+static struct rest all_of(const struct iovec *parts, size_t count)
 {
-    size_t bytes = 0;
+    struct rest rest = {.part = parts};
 
     for (size_t i = 0; i < count; i++) {
-        size_t room = LEATN_RECORD_TEXT_MAX - bytes;
+        size_t room = OUT_RECORDS * LEATN_RECORD_TEXT_MAX - rest.bytes;
 
-        bytes += parts[i].iov_len < room ? parts[i].iov_len : room;
+        rest.bytes += parts[i].iov_len < room ? parts[i].iov_len : room;
     }
-    return (uint32_t)bytes;
+    return rest;
 }
 
-/* Makes the next record of the first bytes bytes of the parts. Returns false if libcrypto fails. */
-static bool encrypt(struct leatn_cipher *cipher, const struct iovec *parts, uint32_t bytes)
+/* Encrypts the next bytes of one part, most at most, and returns how many. 0: libcrypto fails. */
+static uint32_t encrypt_part(EVP_CIPHER_CTX *context, struct rest *rest, unsigned char *to, uint32_t most)
 {
-    unsigned char *to = cipher->out + HEAD_BYTES;
+    const unsigned char *from;
+    size_t some;
     int done;
 
-    memcpy(cipher->out, &bytes, HEAD_BYTES);
-    if (!begin_record(cipher->encrypts, cipher->sent++, cipher->out))
-        return false;
-    for (; bytes; parts++) {
-        uint32_t some = parts->iov_len < bytes ? (uint32_t)parts->iov_len : bytes;
-
-        if (some && EVP_EncryptUpdate(cipher->encrypts, to, &done, parts->iov_base, (int)some) <= 0)
-            return false;
-        to += some;
-        bytes -= some;
+    while (rest->taken == rest->part->iov_len) {
+        rest->part++;
+        rest->taken = 0;
     }
-    return EVP_EncryptFinal_ex(cipher->encrypts, to, &done) > 0 &&
-           EVP_CIPHER_CTX_ctrl(cipher->encrypts, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, to) > 0;
+    from = (const unsigned char *)rest->part->iov_base + rest->taken;
+    some = rest->part->iov_len - rest->taken;
+    some = some < most ? some : most;
+    if (EVP_EncryptUpdate(context, to, &done, from, (int)some) <= 0)
+        return 0;
+    rest->taken += some;
+    rest->bytes -= some;
+    return (uint32_t)some;
+}
+
+/* Appends the next record to out. Returns false if libcrypto fails. */
+static bool encrypt(struct leatn_cipher *cipher, struct rest *rest)
+{
+    uint32_t bytes = rest->bytes < LEATN_RECORD_TEXT_MAX ? (uint32_t)rest->bytes : LEATN_RECORD_TEXT_MAX, some;
+    unsigned char *record = cipher->out + cipher->out_end, *to = record + HEAD_BYTES;
+    EVP_CIPHER_CTX *context = cipher->encrypts;
+    int done;
+
+    memcpy(record, &bytes, HEAD_BYTES);
+    if (!begin_record(context, cipher->sent++, record))
+        return false;
+    for (; bytes; to += some, bytes -= some) {
+        some = encrypt_part(context, rest, to, bytes);
+        if (!some)
+            return false;
+    }
+    if (EVP_EncryptFinal_ex(context, to, &done) <= 0 ||
+        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, to) <= 0)
+        return false;
+    cipher->out_end = (size_t)(to + TAG_BYTES - cipher->out);
+    return true;
 }
 
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count)
 {
     int failed = getpid() == cipher->process ? leatn_cipher_flush(cipher, fd) : -EPERM;
-    uint32_t bytes;
-    bool made;
+    struct rest rest = all_of(parts, count);
+    size_t bytes = rest.bytes;
+    bool made = true;
 
     if (failed)
         return failed;
-    bytes = count_bytes(parts, count);
+    cipher->out_start = cipher->out_end = 0;
     ERR_set_mark();
-    made = encrypt(cipher, parts, bytes);
+    while (rest.bytes && made)
+        made = encrypt(cipher, &rest);
     ERR_pop_to_mark();
-    if (!made)
+    if (!made) {
+        cipher->out_end = 0;
         return -EIO;
-    cipher->out_start = 0;
-    cipher->out_end = HEAD_BYTES + (size_t)bytes + TAG_BYTES;
+    }
     failed = leatn_cipher_flush(cipher, fd);
     return failed && failed != -EAGAIN ? failed : (ssize_t)bytes;
 }

@@ -37,10 +37,10 @@ struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys);
 /* Erases the keys and what was not fetched. NULL does nothing. */
 void leatn_cipher_free(struct leatn_cipher *cipher);
 
-/* Encrypts bytes of the parts and sends them on a non-blocking socket, as far as that takes them; the rest of the
- * last record is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were
- * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of
- * fork(); -EIO if libcrypto fails. */
+/* Encrypts bytes of the parts, 256 KiB at most, and sends them on a non-blocking socket. What the socket does not
+ * take is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were taken,
+ * at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of fork();
+ * -EIO if libcrypto fails. */
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count);
 
 /* Sends what is kept. Returns 0 if nothing is kept any more, or a negative errno. */
