@@ -121,13 +121,13 @@ include python/python.mk
 
 # ---- the command ------------------------------------------------------------------------------------------
 
-cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib libsodium 2>/dev/null)
-cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib libsodium 2>/dev/null) -Idropin -Isrc/trace -Icli
+cli_libs := $(shell $(PKG_CONFIG) --libs jansson smartcols zlib $(net_needs) 2>/dev/null)
+cli_cflags := $(shell $(PKG_CONFIG) --cflags jansson smartcols zlib $(net_needs) 2>/dev/null) -Idropin -Isrc/trace -Icli
 
 ifeq ($(cli_libs),)
 $(BUILD)/leat: lib files FORCE
 	@echo "leat: the command needs libraries for tables, JSON, compressed files and keys, the Debian packages pkg-config," \
-	      "libjansson-dev, libsmartcols-dev, zlib1g-dev and libsodium-dev; 'make lib' builds the library without them." \
+	      "libjansson-dev, libsmartcols-dev, zlib1g-dev and libssl-dev; 'make lib' builds the library without them." \
 	      >&2; exit 1
 else
 $(BUILD)/obj/cli/run_program.o: cli_cflags += -DRUN_LIBDIR='"$(libdir)"'
@@ -358,7 +358,7 @@ make                 $(BUILD)/leat, $(BUILD)/libleat.so, $(BUILD)/libleat.a
 make lib             the two libraries only; needs nothing but a C compiler
 make dropin          $(BUILD)/libleat-run.so and its engine: what leat run preloads
 make files           $(BUILD)/libleat-files.so and .a: models by name (leat/model.h)
-make net             $(BUILD)/libleat-net.so and .a: links between processes (leat/link.h); needs libsodium
+make net             $(BUILD)/libleat-net.so and .a: links between processes (leat/link.h); needs libcrypto
 make wheel           the wheel of the Python package pyleat, into $(BUILD)/wheel/ (docs/python.md)
 make examples        the programs of examples/, into $(BUILD)/examples/
 make check           the tests on the CPU device; every suite runs, and the last lines name all that failed

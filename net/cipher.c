@@ -1,10 +1,13 @@
 /* cipher.c - the records of an encrypted link (cipher.h). */
 #include "cipher.h"
 
+#include "crypto.h"
 #include "net_socket.h"
 
 #include <errno.h>
-#include <sodium.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +15,26 @@
 
 enum {
     HEAD_BYTES = 4,
-    TAG_BYTES = crypto_aead_chacha20poly1305_ietf_ABYTES,
+    TAG_BYTES = 16,
+    NONCE_BYTES = 12,
     RECORD_MAX = HEAD_BYTES + LEATN_RECORD_TEXT_MAX + TAG_BYTES,
+    OUT_RECORDS = 4,          /* are sent at once, since each send() may wake the other end */
     IN_BYTES = 4 * RECORD_MAX /* one recv() may bring several records */
 };
 
-_Static_assert(crypto_aead_chacha20poly1305_ietf_KEYBYTES == LEATN_SESSION_KEY_BYTES, "the handshake makes such keys");
+_Static_assert((int)LEATN_CIPHER_KEY_BYTES == LEATN_SESSION_KEY_BYTES, "the handshake makes such keys");
 
 struct leatn_cipher {
-    struct leatn_session_keys keys;
     pid_t process; /* that made it */
 
     /* Sending. */
-    uint64_t sent; /* records */
+    EVP_CIPHER_CTX *encrypts; /* with the key */
+    uint64_t sent;            /* records */
     size_t out_start, out_end;
-    unsigned char out[RECORD_MAX]; /* the record that is being sent: bytes from out_start to out_end are left */
+    unsigned char out[OUT_RECORDS * RECORD_MAX]; /* what is being sent: bytes from out_start to out_end are left */
 
     /* Receiving. */
+    EVP_CIPHER_CTX *decrypts;
     uint64_t received; /* records */
     bool heard;
     size_t text_start, text_end, in_start, in_end;
@@ -42,25 +48,35 @@ struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys)
 
     if (!cipher)
         return NULL;
-    cipher->keys = *keys;
     cipher->process = getpid();
-    return cipher;
+    cipher->encrypts = leatn_crypto_cipher(keys->send, true);
+    cipher->decrypts = leatn_crypto_cipher(keys->receive, false);
+    if (cipher->encrypts && cipher->decrypts)
+        return cipher;
+    leatn_cipher_free(cipher);
+    return NULL;
 }
 
 void leatn_cipher_free(struct leatn_cipher *cipher)
 {
     if (!cipher)
         return;
-    sodium_memzero(&cipher->keys, sizeof cipher->keys);
-    sodium_memzero(cipher->text, sizeof cipher->text);
+    EVP_CIPHER_CTX_free(cipher->encrypts);
+    EVP_CIPHER_CTX_free(cipher->decrypts);
+    OPENSSL_cleanse(cipher->text, sizeof cipher->text);
     free(cipher);
 }
 
-/* Writes the nonce of the record with this number. A link never has 2^64 records, so no nonce is used twice. */
-static void make_nonce(uint64_t number, unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
+/* Begins the record with this number, whose head is authenticated too. A link never has 2^64 records, so no nonce
+ * is used twice. */
+static bool begin_record(EVP_CIPHER_CTX *context, uint64_t number, const unsigned char *head)
 {
-    memset(nonce, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
+    unsigned char nonce[NONCE_BYTES] = {0};
+    int done;
+
     memcpy(nonce, &number, sizeof number);
+    return EVP_CipherInit_ex(context, NULL, NULL, NULL, nonce, -1) > 0 &&
+           EVP_CipherUpdate(context, NULL, &done, head, HEAD_BYTES) > 0;
 }
 
 /* ---- sending ---- */
@@ -83,52 +99,113 @@ int leatn_cipher_flush(struct leatn_cipher *cipher, int fd)
     return 0;
 }
 
-/* Copies bytes of the parts to the text of a new record. Returns how many. */
-static uint32_t gather(struct leatn_cipher *cipher, const struct iovec *parts, size_t count)
+/* What is left of the parts that leatn_cipher_send() got. */
+struct rest {
+    const struct iovec *part; /* the next one */
+    size_t taken;             /* bytes of it */
+    size_t bytes;             /* of all parts that may still be taken */
+};
+
+/* Returns all of the parts, but not more than one call takes. */
+static struct rest all_of(const struct iovec *parts, size_t count)
 {
-    size_t bytes = 0;
+    struct rest rest = {.part = parts};
 
-    for (size_t i = 0; i < count && bytes < LEATN_RECORD_TEXT_MAX; i++) {
-        size_t room = LEATN_RECORD_TEXT_MAX - bytes, some = parts[i].iov_len < room ? parts[i].iov_len : room;
+    for (size_t i = 0; i < count; i++) {
+        size_t room = OUT_RECORDS * LEATN_RECORD_TEXT_MAX - rest.bytes;
 
-        if (some)
-            memcpy(cipher->out + HEAD_BYTES + bytes, parts[i].iov_base, some);
-        bytes += some;
+        rest.bytes += parts[i].iov_len < room ? parts[i].iov_len : room;
     }
-    return (uint32_t)bytes;
+    return rest;
+}
+
+/* Encrypts the next bytes of one part, most at most, and returns how many. 0: libcrypto fails. */
+static uint32_t encrypt_part(EVP_CIPHER_CTX *context, struct rest *rest, unsigned char *to, uint32_t most)
+{
+    const unsigned char *from;
+    size_t some;
+    int done;
+
+    while (rest->taken == rest->part->iov_len) {
+        rest->part++;
+        rest->taken = 0;
+    }
+    from = (const unsigned char *)rest->part->iov_base + rest->taken;
+    some = rest->part->iov_len - rest->taken;
+    some = some < most ? some : most;
+    if (EVP_EncryptUpdate(context, to, &done, from, (int)some) <= 0)
+        return 0;
+    rest->taken += some;
+    rest->bytes -= some;
+    return (uint32_t)some;
+}
+
+/* Appends the next record to out. Returns false if libcrypto fails. */
+static bool encrypt(struct leatn_cipher *cipher, struct rest *rest)
+{
+    uint32_t bytes = rest->bytes < LEATN_RECORD_TEXT_MAX ? (uint32_t)rest->bytes : LEATN_RECORD_TEXT_MAX, some;
+    unsigned char *record = cipher->out + cipher->out_end, *to = record + HEAD_BYTES;
+    EVP_CIPHER_CTX *context = cipher->encrypts;
+    int done;
+
+    memcpy(record, &bytes, HEAD_BYTES);
+    if (!begin_record(context, cipher->sent++, record))
+        return false;
+    for (; bytes; to += some, bytes -= some) {
+        some = encrypt_part(context, rest, to, bytes);
+        if (!some)
+            return false;
+    }
+    if (EVP_EncryptFinal_ex(context, to, &done) <= 0 ||
+        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, to) <= 0)
+        return false;
+    cipher->out_end = (size_t)(to + TAG_BYTES - cipher->out);
+    return true;
 }
 
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES], *text = cipher->out + HEAD_BYTES;
     int failed = getpid() == cipher->process ? leatn_cipher_flush(cipher, fd) : -EPERM;
-    uint32_t bytes;
+    struct rest rest = all_of(parts, count);
+    size_t bytes = rest.bytes;
+    bool made = true;
 
     if (failed)
         return failed;
-    bytes = gather(cipher, parts, count);
-    memcpy(cipher->out, &bytes, HEAD_BYTES);
-    make_nonce(cipher->sent++, nonce);
-    crypto_aead_chacha20poly1305_ietf_encrypt(text, NULL, text, bytes, cipher->out, HEAD_BYTES, NULL, nonce,
-                                              cipher->keys.send);
-    cipher->out_start = 0;
-    cipher->out_end = HEAD_BYTES + (size_t)bytes + TAG_BYTES;
+    cipher->out_start = cipher->out_end = 0;
+    ERR_set_mark();
+    while (rest.bytes && made)
+        made = encrypt(cipher, &rest);
+    ERR_pop_to_mark();
+    if (!made) {
+        cipher->out_end = 0;
+        return -EIO;
+    }
     failed = leatn_cipher_flush(cipher, fd);
     return failed && failed != -EAGAIN ? failed : (ssize_t)bytes;
 }
 
 /* ---- receiving ---- */
 
-/* Receives more. Returns the number of bytes, 0 at the end, or a negative errno. */
-static ssize_t fill_in(struct leatn_cipher *cipher, int fd)
+/* Makes room for all of the incomplete record. Moves it only if it would not fit where it is, which is rare. */
+static void make_room(struct leatn_cipher *cipher)
 {
     size_t held = cipher->in_end - cipher->in_start;
-    ssize_t got;
 
+    if (held && sizeof cipher->in - cipher->in_start >= RECORD_MAX)
+        return;
     memmove(cipher->in, cipher->in + cipher->in_start, held);
     cipher->in_start = 0;
     cipher->in_end = held;
-    got = leatn_socket_receive(fd, cipher->in + held, sizeof cipher->in - held);
+}
+
+/* Receives more. Returns the number of bytes, 0 at the end, or a negative errno. */
+static ssize_t fill_in(struct leatn_cipher *cipher, int fd)
+{
+    ssize_t got;
+
+    make_room(cipher);
+    got = leatn_socket_receive(fd, cipher->in + cipher->in_end, sizeof cipher->in - cipher->in_end);
     if (got > 0)
         cipher->in_end += (size_t)got;
     cipher->heard = cipher->heard || got > 0;
@@ -157,16 +234,32 @@ static ssize_t next_record(const struct leatn_cipher *cipher)
     return held < HEAD_BYTES + (size_t)bytes + TAG_BYTES ? 0 : (ssize_t)bytes;
 }
 
-/* Decrypts the next record, which is complete and has a text of bytes bytes. Returns 0, or -EBADMSG: it is not
- * authentic, and zeros are in place of the text. */
-static int decrypt(struct leatn_cipher *cipher, void *text, size_t bytes)
+/* Decrypts the next record, which is complete. Returns 0; -EBADMSG: it is not authentic; -EIO: libcrypto fails. */
+static int decrypt_record(struct leatn_cipher *cipher, unsigned char *text, size_t bytes)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES], *record = cipher->in + cipher->in_start;
+    unsigned char *record = cipher->in + cipher->in_start, *from = record + HEAD_BYTES;
+    EVP_CIPHER_CTX *context = cipher->decrypts;
+    int done;
 
-    make_nonce(cipher->received, nonce);
-    if (crypto_aead_chacha20poly1305_ietf_decrypt(text, NULL, NULL, record + HEAD_BYTES, bytes + TAG_BYTES, record,
-                                                  HEAD_BYTES, nonce, cipher->keys.receive))
-        return -EBADMSG;
+    if (!begin_record(context, cipher->received, record) ||
+        EVP_DecryptUpdate(context, text, &done, from, (int)bytes) <= 0 ||
+        EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, from + bytes) <= 0)
+        return -EIO;
+    return EVP_DecryptFinal_ex(context, text + bytes, &done) > 0 ? 0 : -EBADMSG;
+}
+
+/* The same, with a text of bytes bytes. If it fails, zeros are in place of the text. */
+static int decrypt(struct leatn_cipher *cipher, unsigned char *text, size_t bytes)
+{
+    int failed;
+
+    ERR_set_mark();
+    failed = decrypt_record(cipher, text, bytes);
+    ERR_pop_to_mark();
+    if (failed) {
+        memset(text, 0, bytes);
+        return failed;
+    }
     cipher->received++;
     cipher->in_start += HEAD_BYTES + bytes + TAG_BYTES;
     return 0;

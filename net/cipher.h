@@ -1,5 +1,5 @@
 /*
- * cipher.h - encrypts what the two ends of a link send after the handshake, with libsodium.
+ * cipher.h - encrypts what the two ends of a link send after the handshake.
  *
  * All bytes of one direction, frames and payload alike, are cut into records:
  *
@@ -31,16 +31,16 @@ struct leatn_session_keys {
 
 struct leatn_cipher;
 
-/* Copies the keys. NULL: no memory. */
+/* Copies the keys. NULL: no memory, or libcrypto fails. */
 struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys);
 
 /* Erases the keys and what was not fetched. NULL does nothing. */
 void leatn_cipher_free(struct leatn_cipher *cipher);
 
-/* Encrypts bytes of the parts and sends them on a non-blocking socket, as far as that takes them; the rest of the
- * last record is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were
- * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of
- * fork(). */
+/* Encrypts bytes of the parts, 256 KiB at most, and sends them on a non-blocking socket. What the socket does not
+ * take is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were taken,
+ * at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of fork();
+ * -EIO if libcrypto fails. */
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count);
 
 /* Sends what is kept. Returns 0 if nothing is kept any more, or a negative errno. */
@@ -49,9 +49,10 @@ int leatn_cipher_flush(struct leatn_cipher *cipher, int fd);
 /* Returns true if bytes are kept. */
 bool leatn_cipher_keeps(const struct leatn_cipher *cipher);
 
-/* Receives and decrypts at most bytes bytes, of which there is at least one. Returns their number; 0 if the other end
- * sends nothing more; or a negative errno: -EAGAIN if nothing is left that could be decrypted without waiting for the
- * socket, -EBADMSG if a record is wrong. */
+/* Receives and decrypts at most bytes bytes, of which there is at least one. Returns their number; 0 if the other
+ * end sends nothing more; or a negative errno: -EAGAIN if nothing is left that could be decrypted without waiting
+ * for the socket, -EBADMSG if a record is wrong, -EIO if libcrypto fails. Until the call returns, memory may hold
+ * text that is not authentic; then zeros are in its place. */
 ssize_t leatn_cipher_receive(struct leatn_cipher *cipher, int fd, void *memory, size_t bytes);
 
 /* Returns true if bytes came from the socket since the last call, also such that do not complete a record. */

@@ -1,12 +1,12 @@
-/* handshake.c - the messages that prove a key at the start of a connection (handshake.h), with libsodium. */
+/* handshake.c - the messages that prove a key at the start of a connection (handshake.h). */
 #include "handshake.h"
 
 #include "net.h"
 #include "net_socket.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
-#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,23 +30,44 @@ enum { ROLE_CONNECTOR = 1, ROLE_LISTENER = 2 };
 enum { FLAG_KEY = 1, FLAG_UCX = 2, FLAG_ENCRYPT = 4 };
 enum { VERDICT_ACCEPTED = 0, VERDICT_OTHER_KEY = 1 };
 
-_Static_assert(crypto_auth_BYTES == LEATN_PROOF_BYTES - AT_PROOF, "a proof has the bytes of crypto_auth()");
-_Static_assert(crypto_scalarmult_BYTES == LEATN_PAIR_BYTES && crypto_scalarmult_SCALARBYTES == LEATN_PAIR_BYTES,
-               "keys of X25519");
-_Static_assert(crypto_auth_KEYBYTES == sizeof(((struct leatn_secret *)0)->key), "crypto_auth() takes the key");
+_Static_assert((int)LEATN_HASH_BYTES == LEATN_PROOF_BYTES - AT_PROOF, "a proof is a keyed hash");
+_Static_assert((int)LEATN_HASH_BYTES == LEATN_SESSION_KEY_BYTES, "the keys of the records are keyed hashes");
+_Static_assert(LEATN_PAIR_BYTES == LEATN_HELLO_BYTES - AT_PUBLIC, "a hello ends with a public key");
 
-void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes)
+/* A text for each use of the hash, so that none can stand in for one of another use. */
+static const unsigned char use_secret[] = "leat-net: key of the proofs", use_proof[] = "leat-net: proof",
+                           use_records[] = "leat-net: key of the records";
+
+/* A part of what is hashed. */
+static struct iovec part(const void *bytes, size_t count)
 {
-    static const unsigned char use[] = "leat-net: key of the proofs";
-    crypto_generichash_state state;
+    return (struct iovec){(void *)bytes, count};
+}
+
+int leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes)
+{
+    const struct iovec given = part(key, key ? key_bytes : 0);
 
     secret->given = key != NULL;
-    crypto_generichash_init(&state, NULL, 0, sizeof secret->key);
-    crypto_generichash_update(&state, use, sizeof use);
-    if (key)
-        crypto_generichash_update(&state, key, key_bytes);
-    crypto_generichash_final(&state, secret->key, sizeof secret->key);
-    sodium_memzero(&state, sizeof state);
+    return leatn_crypto_hash(use_secret, sizeof use_secret, &given, 1, secret->key);
+}
+
+static void __attribute__((format(printf, 2, 3))) fail(struct leatn_handshake *shake, const char *format, ...)
+{
+    va_list args;
+
+    shake->step = LEATN_HANDSHAKE_FAILED;
+    va_start(args, format);
+    vsnprintf(shake->why, sizeof shake->why, format, args);
+    va_end(args);
+}
+
+/* Fails if this is an errno of crypto.h. Returns true if it is 0. */
+static bool worked(struct leatn_handshake *shake, int failed, const char *what)
+{
+    if (failed)
+        fail(shake, "OpenSSL's libcrypto could not make %s: %s", what, strerror(-failed));
+    return !failed;
 }
 
 /* ---- messages of this end ---- */
@@ -62,6 +83,7 @@ static void make_hello(struct leatn_handshake *shake, unsigned char *hello,
                        const struct leatn_handshake_wishes *wishes)
 {
     const uint32_t version = LEATN_VERSION;
+    int failed;
 
     memset(hello, 0, LEATN_HELLO_BYTES);
     memcpy(hello, magic, sizeof magic);
@@ -70,30 +92,31 @@ static void make_hello(struct leatn_handshake *shake, unsigned char *hello,
     hello[AT_FLAGS] = (unsigned char)((shake->secret->given ? FLAG_KEY : 0) | (wishes->ucx ? FLAG_UCX : 0) |
                                       (wishes->encrypt ? FLAG_ENCRYPT : 0));
     memcpy(hello + AT_IDLE, &wishes->idle_timeout_ns, sizeof wishes->idle_timeout_ns);
-    randombytes_buf(hello + AT_NONCE, LEATN_NONCE_BYTES);
-    randombytes_buf(shake->pair, sizeof shake->pair);
-    crypto_scalarmult_base(hello + AT_PUBLIC, shake->pair);
+    failed = leatn_crypto_random(hello + AT_NONCE, LEATN_NONCE_BYTES);
+    if (failed)
+        fail(shake, "the system gave no random bytes: getrandom(): %s", strerror(-failed));
+    else if (worked(shake, leatn_crypto_make_pair(&shake->pair), "a pair of keys"))
+        memcpy(hello + AT_PUBLIC, shake->pair.open, LEATN_PAIR_BYTES);
 }
 
-/* Computes the proof of the end with this role. */
-static void make_proof(const struct leatn_handshake *shake, unsigned char role, unsigned char *proof)
+/* Computes the proof of the end with this role. Returns false if the handshake has failed. */
+static bool make_proof(struct leatn_handshake *shake, unsigned char role, unsigned char *proof)
 {
-    unsigned char proven[1 + 2 * LEATN_HELLO_BYTES];
+    const struct iovec parts[] = {part(use_proof, sizeof use_proof), part(&role, 1),
+                                  part(shake->connector, LEATN_HELLO_BYTES),
+                                  part(shake->listener, LEATN_HELLO_BYTES)};
 
-    proven[0] = role;
-    memcpy(proven + 1, shake->connector, LEATN_HELLO_BYTES);
-    memcpy(proven + 1 + LEATN_HELLO_BYTES, shake->listener, LEATN_HELLO_BYTES);
-    crypto_auth(proof, proven, sizeof proven, shake->secret->key);
+    return worked(shake, leatn_crypto_hash(shake->secret->key, sizeof shake->secret->key, parts, 4, proof),
+                  "a proof");
 }
 
 static void send_proof(struct leatn_handshake *shake, uint32_t verdict)
 {
-    unsigned char message[LEATN_PROOF_BYTES] = {0};
+    unsigned char message[LEATN_PROOF_BYTES] = {0}, own = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER;
 
     memcpy(message + AT_VERDICT, &verdict, sizeof verdict);
-    if (verdict == VERDICT_ACCEPTED)
-        make_proof(shake, shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER, message + AT_PROOF);
-    set_out(shake, message, sizeof message);
+    if (verdict != VERDICT_ACCEPTED || make_proof(shake, own, message + AT_PROOF))
+        set_out(shake, message, sizeof message);
 }
 
 void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
@@ -105,21 +128,11 @@ void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_sec
     shake->ucx = wishes->ucx;
     shake->encrypt = wishes->encrypt;
     make_hello(shake, connected ? shake->connector : shake->listener, wishes);
-    if (connected)
+    if (connected && shake->step != LEATN_HANDSHAKE_FAILED)
         set_out(shake, shake->connector, LEATN_HELLO_BYTES);
 }
 
 /* ---- messages of the other end ---- */
-
-static void __attribute__((format(printf, 2, 3))) fail(struct leatn_handshake *shake, const char *format, ...)
-{
-    va_list args;
-
-    shake->step = LEATN_HANDSHAKE_FAILED;
-    va_start(args, format);
-    vsnprintf(shake->why, sizeof shake->why, format, args);
-    va_end(args);
-}
 
 /* Checks the part of the other end's hello that all versions have, as far as it has come, so that a foreign
  * program is noticed at its first wrong byte. */
@@ -177,60 +190,57 @@ static void take_hello(struct leatn_handshake *shake)
         send_proof(shake, VERDICT_ACCEPTED);
 }
 
-/* Derives the key of what the end with this role sends. */
-static void derive_key(const struct leatn_handshake *shake, unsigned char role, const unsigned char *common,
+/* Derives the key of what the end with this role sends. Returns false if the handshake has failed. */
+static bool derive_key(struct leatn_handshake *shake, unsigned char role, const unsigned char *common,
                        unsigned char *key)
 {
-    static const unsigned char use[] = "leat-net: key of the records";
-    crypto_generichash_state state;
+    const struct iovec parts[] = {part(use_records, sizeof use_records), part(&role, 1),
+                                  part(common, LEATN_PAIR_BYTES), part(shake->connector, LEATN_HELLO_BYTES),
+                                  part(shake->listener, LEATN_HELLO_BYTES)};
 
-    crypto_generichash_init(&state, shake->secret->key, sizeof shake->secret->key, LEATN_SESSION_KEY_BYTES);
-    crypto_generichash_update(&state, use, sizeof use);
-    crypto_generichash_update(&state, &role, sizeof role);
-    crypto_generichash_update(&state, common, crypto_scalarmult_BYTES);
-    crypto_generichash_update(&state, shake->connector, sizeof shake->connector);
-    crypto_generichash_update(&state, shake->listener, sizeof shake->listener);
-    crypto_generichash_final(&state, key, LEATN_SESSION_KEY_BYTES);
-    sodium_memzero(&state, sizeof state);
+    return worked(shake, leatn_crypto_hash(shake->secret->key, sizeof shake->secret->key, parts, 5, key),
+                  "the keys of the link");
 }
 
-/* Makes the keys of an encrypted link. Returns false if the public key of the other end is none. */
+/* Makes the keys of an encrypted link. Returns false if the handshake has failed. */
 static bool make_keys(struct leatn_handshake *shake)
 {
     const unsigned char *hello = shake->connected ? shake->listener : shake->connector;
-    unsigned char common[crypto_scalarmult_BYTES], own = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER;
-    bool made = !crypto_scalarmult(common, shake->pair, hello + AT_PUBLIC);
+    unsigned char common[LEATN_PAIR_BYTES], own = shake->connected ? ROLE_CONNECTOR : ROLE_LISTENER,
+                                            other = shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR;
+    int failed = leatn_crypto_agree(&shake->pair, hello + AT_PUBLIC, common);
+    bool made = false;
 
-    if (made) {
-        derive_key(shake, own, common, shake->keys.send);
-        derive_key(shake, own == ROLE_LISTENER ? ROLE_CONNECTOR : ROLE_LISTENER, common, shake->keys.receive);
-    }
-    sodium_memzero(common, sizeof common);
-    sodium_memzero(shake->pair, sizeof shake->pair);
+    if (failed == -EBADMSG)
+        fail(shake, "the other end sent no public key for the encryption, which no leat does");
+    else if (worked(shake, failed, "the keys of the link"))
+        made = derive_key(shake, own, common, shake->keys.send) &&
+               derive_key(shake, other, common, shake->keys.receive);
+    OPENSSL_cleanse(common, sizeof common);
+    OPENSSL_cleanse(&shake->pair, sizeof shake->pair);
     return made;
 }
 
 void leatn_handshake_erase(struct leatn_handshake *shake)
 {
-    sodium_memzero(shake->pair, sizeof shake->pair);
-    sodium_memzero(&shake->keys, sizeof shake->keys);
+    OPENSSL_cleanse(&shake->pair, sizeof shake->pair);
+    OPENSSL_cleanse(&shake->keys, sizeof shake->keys);
 }
 
 static void take_proof(struct leatn_handshake *shake)
 {
-    unsigned char wanted[crypto_auth_BYTES];
+    unsigned char wanted[LEATN_HASH_BYTES];
     uint32_t verdict;
     bool right;
 
     memcpy(&verdict, shake->in + AT_VERDICT, sizeof verdict);
-    make_proof(shake, shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR, wanted);
-    right = !sodium_memcmp(shake->in + AT_PROOF, wanted, sizeof wanted);
-    sodium_memzero(wanted, sizeof wanted);
-    if (verdict == VERDICT_ACCEPTED && right && shake->encrypt && !make_keys(shake)) {
-        fail(shake, "the other end sent no public key for the encryption, which no leat does");
+    if (!make_proof(shake, shake->connected ? ROLE_LISTENER : ROLE_CONNECTOR, wanted))
         return;
-    }
+    right = !CRYPTO_memcmp(shake->in + AT_PROOF, wanted, sizeof wanted);
+    OPENSSL_cleanse(wanted, sizeof wanted);
     if (verdict == VERDICT_ACCEPTED && right) {
+        if (shake->encrypt && !make_keys(shake))
+            return;
         shake->step = LEATN_HANDSHAKE_DONE;
         if (!shake->connected)
             send_proof(shake, VERDICT_ACCEPTED);

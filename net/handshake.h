@@ -17,7 +17,7 @@
  *
  * The first 12 bytes of a hello are the same in all versions, so that ends of two versions can name both of them.
  *
- * A proof is the keyed hash, with a key that is derived from the user's, of the sender's role and of both hellos.
+ * A proof is HMAC-SHA-256, with a key that is derived from the user's, of the sender's role and of both hellos.
  * So a proof is worth nothing on another connection, whose nonces differ, nor for the other end, whose role
  * differs, and a hello that was changed on its way makes the proofs fail. C proves first: whoever only connects to
  * a listener gets nothing that he could use to try keys.
@@ -27,12 +27,13 @@
  * hellos. So a recorded connection cannot be decrypted even if the user's key becomes known later. The proofs cover
  * the hellos, so nobody can replace a public key or a flag.
  *
- * The state machine below knows no socket: it says what to read and what to write. It allocates nothing.
+ * The state machine below knows no socket: it says what to read and what to write. It keeps no memory.
  */
 #ifndef LEATN_HANDSHAKE_H
 #define LEATN_HANDSHAKE_H
 
 #include "cipher.h"
+#include "crypto.h"
 
 #include <leat/status.h>
 
@@ -41,17 +42,16 @@
 #include <stdint.h>
 
 enum {
-    LEATN_VERSION = 2,
+    LEATN_VERSION = 3,
     LEATN_HELLO_BYTES = 96,
     LEATN_PROOF_BYTES = 40,
-    LEATN_NONCE_BYTES = 32,
-    LEATN_PAIR_BYTES = 32 /* a public or a private key of X25519 */
+    LEATN_NONCE_BYTES = 32
 };
 
 /* What the proofs need of the user's key. */
 struct leatn_secret {
-    bool given;            /* false: there is no key, and the proofs use one that is known to everybody */
-    unsigned char key[32]; /* derived from the user's key */
+    bool given; /* false: there is no key, and the proofs use one that is known to everybody */
+    unsigned char key[LEATN_HASH_BYTES]; /* derived from the user's key */
 };
 
 enum leatn_handshake_step {
@@ -68,8 +68,8 @@ struct leatn_handshake {
     unsigned char connector[LEATN_HELLO_BYTES], listener[LEATN_HELLO_BYTES]; /* the hellos */
     unsigned char in[LEATN_HELLO_BYTES], out[LEATN_HELLO_BYTES];
     size_t in_bytes, out_at, out_bytes;
-    unsigned char pair[LEATN_PAIR_BYTES]; /* the private key of this connection; erased at the end */
-    char why[240];                        /* why it failed */
+    struct leatn_pair pair; /* of this connection; erased at the end */
+    char why[240];          /* why it failed */
     /* Of the other end, valid when it is done. */
     uint64_t peer_idle_timeout_ns;
     bool ucx;     /* both ends want and have UCX */
@@ -77,8 +77,8 @@ struct leatn_handshake {
     struct leatn_session_keys keys; /* if so; leatn_handshake_erase() */
 };
 
-/* Derives the secret. key NULL: there is none. */
-void leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes);
+/* Derives the secret. key NULL: there is none. Returns 0 or a negative errno (crypto.h). */
+int leatn_secret_derive(struct leatn_secret *secret, const void *key, size_t key_bytes);
 
 /* What an end says of itself. */
 struct leatn_handshake_wishes {
@@ -87,7 +87,7 @@ struct leatn_handshake_wishes {
     bool encrypt; /* wants encryption; the secret is then given */
 };
 
-/* Starts a handshake. The secret must live as long. */
+/* Starts a handshake. It has failed at once if libcrypto fails. The secret must live as long. */
 void leatn_handshake_start(struct leatn_handshake *shake, const struct leatn_secret *secret, bool connected,
                            const struct leatn_handshake_wishes *wishes);
 

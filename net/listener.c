@@ -13,9 +13,9 @@
 #include "ucx_load.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +58,16 @@ struct leat_listener {
 
 /* ---- options ---- */
 
+static leat_status derive_secret(const char *call, const leat_link_options *options, struct leatn_secret *secret)
+{
+    int failed = leatn_secret_derive(secret, options->key, options->key_bytes);
+
+    if (!failed)
+        return LEAT_OK;
+    return leatc_fail(failed == -ENOMEM ? LEAT_ERROR_HOST_MEMORY : LEAT_ERROR_SYSTEM,
+                      "%s: OpenSSL's libcrypto could not hash the key: %s", call, strerror(-failed));
+}
+
 static leat_status read_key(const char *call, const leat_link_options *options, struct setup *setup)
 {
     if (!options->key && options->key_bytes)
@@ -80,11 +90,7 @@ static leat_status read_key(const char *call, const leat_link_options *options, 
     if (options->encrypt && setup->address.scheme == LEATN_UCX)
         return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s: UCX does not encrypt: use a tcp: address, or leave options->encrypt out", call);
-    if (sodium_init() < 0)
-        return leatc_fail(LEAT_ERROR_SYSTEM, "%s: libsodium does not work on this system: sodium_init() failed",
-                          call);
-    leatn_secret_derive(&setup->secret, options->key, options->key_bytes);
-    return LEAT_OK;
+    return derive_secret(call, options, &setup->secret);
 }
 
 /* Returns the default of memory_bytes. */
@@ -237,7 +243,7 @@ destroy_lock:
     pthread_cond_destroy(&made->free);
     pthread_mutex_destroy(&made->lock);
 free_listener:
-    sodium_memzero(&made->setup.secret, sizeof made->setup.secret);
+    OPENSSL_cleanse(&made->setup.secret, sizeof made->setup.secret);
     free(made);
     return status;
 }
@@ -264,7 +270,7 @@ static void remove_pending(leat_listener *listener, size_t index)
 
     listener->count--;
     memmove(at, at + 1, (listener->count - index) * sizeof *at);
-    sodium_memzero(&listener->pending[listener->count], sizeof *at);
+    OPENSSL_cleanse(&listener->pending[listener->count], sizeof *at);
 }
 
 static void close_pending(leat_listener *listener, size_t index)
@@ -283,7 +289,7 @@ LEAT_API leat_status leat_listener_close(leat_listener *listener)
     release_ucx(&listener->setup.address);
     pthread_cond_destroy(&listener->free);
     pthread_mutex_destroy(&listener->lock);
-    sodium_memzero(&listener->setup.secret, sizeof listener->setup.secret);
+    OPENSSL_cleanse(&listener->setup.secret, sizeof listener->setup.secret);
     free(listener);
     return LEAT_OK;
 }
@@ -497,7 +503,7 @@ LEAT_API leat_status leat_accept(leat_listener *listener, uint64_t timeout_ns, l
     if (status != LEAT_OK)
         return status;
     status = leatn_link_create(&connection, link);
-    sodium_memzero(&connection.keys, sizeof connection.keys);
+    OPENSSL_cleanse(&connection.keys, sizeof connection.keys);
     if (status == LEAT_OK)
         return LEAT_OK;
     close(connection.fd);
@@ -548,7 +554,7 @@ static leat_status connect_link(const struct setup *setup, leat_link **link)
     if (status == LEAT_OK)
         status = leatn_link_create(&connection, link);
     leatn_handshake_erase(&shake);
-    sodium_memzero(&connection.keys, sizeof connection.keys);
+    OPENSSL_cleanse(&connection.keys, sizeof connection.keys);
     if (status != LEAT_OK)
         close(fd);
     return status;
@@ -569,6 +575,6 @@ LEAT_API leat_status leat_connect(const char *address, const leat_link_options *
             leatc_fail_in(status, "leat_connect to %s", address);
         release_ucx(&setup.address);
     }
-    sodium_memzero(&setup.secret, sizeof setup.secret);
+    OPENSSL_cleanse(&setup.secret, sizeof setup.secret);
     return status;
 }

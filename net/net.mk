@@ -1,24 +1,23 @@
 # net.mk - libleat-net: links between processes (leat/link.h), on top of leat's public headers. Read by the Makefile.
 #
-# It uses libsodium for the proofs of the key: HMAC, random numbers, comparisons in constant time, erasing keys. Why
-# libsodium: it is small, has no dependencies, is audited and maintained, is in every distribution, and its calls have
-# no options that a caller can choose wrongly. OpenSSL would bring two large libraries for one HMAC, and an HMAC of our
-# own would need the same care for ever.
+# It uses libcrypto of OpenSSL 3 for the proofs of the key and for encrypted links (net/crypto.h). Why OpenSSL: of the
+# libraries that every distribution has, it is the one with the fastest ChaCha20-Poly1305.
 
 # common/report.c is compiled by the rule of files/files.mk.
 net_src := $(sort $(wildcard net/*.c)) common/report.c
 net_obj := $(net_src:%.c=$(BUILD)/obj/%.o)
 net_real := libleat-net.so.$(VERSION)
 net_name := libleat-net.so.$(so_major)
-net_libs := $(shell $(PKG_CONFIG) --libs libsodium 2>/dev/null)
-net_cflags := $(shell $(PKG_CONFIG) --cflags libsodium 2>/dev/null)
+net_needs := 'libcrypto >= 3.0'
+net_libs := $(shell $(PKG_CONFIG) --libs $(net_needs) 2>/dev/null)
+net_cflags := $(shell $(PKG_CONFIG) --cflags $(net_needs) 2>/dev/null)
 
 # Like a user's program, it sees only leat's public headers.
 NET_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread -Iinclude -Icommon -Inet $(WARN) $(net_cflags) $(CPPFLAGS) $(CFLAGS)
 
 ifeq ($(net_libs),)
 $(filter-out %/common/report.o,$(net_obj)) $(BUILD)/libleat-net.a $(BUILD)/libleat-net.so: FORCE
-	@echo "leat: libleat-net needs libsodium, the Debian packages pkg-config and libsodium-dev; 'make lib' builds" \
+	@echo "leat: libleat-net needs libcrypto of OpenSSL 3, the Debian packages pkg-config and libssl-dev; 'make lib' builds" \
 	      "libleat without them." >&2; exit 1
 else
 $(BUILD)/obj/net/%.o: net/%.c $(BUILD)/flags

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sodium.h>
+#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -549,11 +549,12 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     link->heard_ns = link->spoke_ns = link->checked_ns = leatc_now_ns();
     /* A frame must not wait until the other end has acknowledged older bytes. Fails for unix sockets. */
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    sodium_memzero(&link->connection.keys, sizeof link->connection.keys);
+    OPENSSL_cleanse(&link->connection.keys, sizeof link->connection.keys);
     if (connection->encrypted) {
         link->cipher = leatn_cipher_create(&connection->keys);
         status = link->cipher ? LEAT_OK
-                              : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory to encrypt the link to %s", connection->peer);
+                              : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the ciphers of the link to %s",
+                                           connection->peer);
     } else {
         status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
     }

@@ -133,6 +133,7 @@ plan_wraps := leati_workers_awake leati_eager_in leati_eager_out leati_stage_sta
 $(test_bin)/unit_plan: test_wraps = $(plan_wraps:%=-Wl,--wrap=%)
 $(test_bin)/unit_full: test_wraps = -Wl,--wrap=leati_mem_limit_get
 $(test_bin)/unit_record: test_wraps = -Wl,--wrap=write
+$(test_bin)/test_crypto: test_wraps = -Wl,--wrap=getrandom
 
 # The code of the command that reads traces and pickles.
 $(test_bin)/unit_trace: $(addprefix $(BUILD)/obj/cli/,pickle.o trace_choose.o trace_make.o trace_read.o \
@@ -497,7 +498,7 @@ fuzz-handshake: $(checked_lib)
 	$(Q)mkdir -p $(fuzz_handshake_dir)/found
 	$(Q)$(CLANG) $(filter-out $(CFLAGS),$(PUBLIC_CFLAGS)) -Icommon -Inet -O1 -g -Itests/support -DLEAT_LIBFUZZER \
 	    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/net/fuzz_handshake.c \
-	    net/address.c net/handshake.c net/net_helpers.c net/net_socket.c common/report.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
+	    net/address.c net/crypto.c net/handshake.c net/net_helpers.c net/net_socket.c common/report.c $(checked_lib) $(net_cflags) $(net_libs) $(LIB_LIBS) \
 	    -o $(fuzz_handshake_dir)/fuzz_handshake
 	$(Q)$(fuzz_handshake_dir)/fuzz_handshake -max_total_time=$(FUZZ_SECONDS) -max_len=400 \
 	    -artifact_prefix=$(fuzz_handshake_dir)/ $(fuzz_handshake_dir)/found

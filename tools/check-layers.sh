@@ -50,7 +50,7 @@ allowed() {
     # libleat-files and libleat-net include the public headers, what both share, and their own.
     common/*) echo '^report\.h$|^leat/[a-z_]+\.h$' ;;
     files/*) echo '^(report|model_files|model_load|json_scan)\.h$|^leat/[a-z_]+\.h$' ;;
-    net/*) echo '^(report|net|net_socket|address|handshake|loop|frame|net_link|message|ucx|ucx_api|ucx_load|carrier|cipher)\.h$|^leat/[a-z_]+\.h$' ;;
+    net/*) echo '^(report|net|net_socket|address|handshake|loop|frame|net_link|message|ucx|ucx_api|ucx_load|carrier|cipher|crypto)\.h$|^leat/[a-z_]+\.h$' ;;
     # What is preloaded knows nothing of leat; only its engine does. It needs fresh pages without a device, adds what
     # CUPTI tells to the trace, and numbers streams as CUPTI does.
     dropin/engine*.[ch]) echo '^(engine[a-z_]*|cupti_records)\.h$|^leat/leat\.h$|^base/(clock|error|fresh_pages|lock|thread)\.h$|^trace/[a-z_]+\.h$|^core/core\.h$' ;;
