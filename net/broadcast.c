@@ -1,13 +1,14 @@
 /*
  * broadcast.c - implements leat_broadcast(): one copy that receives from one link and sends to others.
  *
- * A process in the middle of a tree passes bytes on from the memory into which they were received: the ring of pinned
- * memory, or the destination if that is host memory. So they are not read back from the device, and the last process
- * has them a few fragments later than the first, whatever their number. The receive and the sends are ops as those of
- * leat_receive() and leat_send() (message.h). leat has one object for all of them, whose functions call theirs.
+ * A process in the middle of a tree passes bytes on from the memory into which they were received: the ring of
+ * pinned memory, or the destination if that is host memory. So they are not read back from the device, and the
+ * last process has them a few fragments later than the first, whatever their number. The receive and the sends are
+ * ops as those of leat_receive() and leat_send() (message.h). leat has one object for all of them, whose functions
+ * call theirs.
  *
- * move() is called again with the same memory until all sends have taken what is in it. That is the back-pressure: a
- * process receives no more than its slowest child takes.
+ * move() is called again with the same memory until all sends have taken what is in it. That is the back-pressure:
+ * a process receives no more than its slowest child takes.
  */
 #include "message.h"
 
@@ -27,7 +28,7 @@ struct child {
 struct broadcast {
     struct leatn_op *from; /* NULL at the root, whose memory has all bytes */
     uint64_t received;     /* how many bytes are in memory */
-    bool hungry;           /* memory has room for more bytes of from; at the root: move() has not looked at it yet */
+    bool hungry; /* memory has room for more bytes of from; at the root: move() has not looked at it yet */
     const struct leatn_op *failed; /* whose failure move() has returned */
     unsigned count;
     struct child children[];
@@ -47,7 +48,8 @@ static bool receive_some(struct broadcast *cast, char *memory, uint64_t begin, u
         cast->received = end;
     if (cast->received == end)
         return false;
-    got = move_op(cast->from, cast->received, memory + (cast->received - begin), (size_t)(end - cast->received), status);
+    got = move_op(cast->from, cast->received, memory + (cast->received - begin), (size_t)(end - cast->received),
+                  status);
     cast->received += got;
     if (*status < LEAT_OK)
         cast->failed = cast->from;
@@ -60,12 +62,12 @@ static bool send_some(struct broadcast *cast, struct child *child, char *memory,
 {
     size_t sent;
 
-    if (child->sent == child->target &&
-        (cast->received == end || cast->received - child->sent >= PIECE_BYTES))
+    if (child->sent == child->target && (cast->received == end || cast->received - child->sent >= PIECE_BYTES))
         child->target = cast->received;
     if (child->sent == child->target)
         return false;
-    sent = move_op(child->op, child->sent, memory + (child->sent - begin), (size_t)(child->target - child->sent), status);
+    sent = move_op(child->op, child->sent, memory + (child->sent - begin), (size_t)(child->target - child->sent),
+                   status);
     child->sent += sent;
     if (*status < LEAT_OK)
         cast->failed = child->op;
@@ -117,7 +119,8 @@ static int broadcast_ready(const void *object)
     return 0;
 }
 
-static void broadcast_describe(const void *object, uint64_t offset, leat_status status, char *text, size_t text_bytes)
+static void broadcast_describe(const void *object, uint64_t offset, leat_status status, char *text,
+                               size_t text_bytes)
 {
     const struct broadcast *cast = object;
 

@@ -284,7 +284,8 @@ ssize_t leatn_cipher_receive(struct leatn_cipher *cipher, int fd, void *memory, 
         ssize_t text = next_record(cipher), result = text;
 
         if (!text) {
-            /* What there is goes to the caller first: an end or a failure of the socket is seen at the next call. */
+            /* What there is goes to the caller first: an end or a failure of the socket is seen at the next call.
+             */
             if (got)
                 break;
             result = fill_in(cipher, fd);

@@ -5,12 +5,13 @@
  *
  *     u32 bytes of the text, 1 to 65536, little-endian; the text, encrypted; 16 bytes that authenticate both
  *
- * by ChaCha20-Poly1305 (RFC 8439) with a key for each direction, which the handshake makes anew for each connection
- * (handshake.h). The nonce is the number of the record. So a record that was changed, left out, repeated or moved
- * does not decrypt, and the link fails. A connection that is cut is detected too: the last frame, BYE, is missing.
+ * by ChaCha20-Poly1305 (RFC 8439) with a key for each direction, which the handshake makes anew for each
+ * connection (handshake.h). The nonce is the number of the record. So a record that was changed, left out,
+ * repeated or moved does not decrypt, and the link fails. A connection that is cut is detected too: the last
+ * frame, BYE, is missing.
  *
- * A child of fork() has the keys and the number of the next record too. It must not send, since two records with one
- * nonce give their texts away; leatn_cipher_send() refuses it.
+ * A child of fork() has the keys and the number of the next record too. It must not send, since two records with
+ * one nonce give their texts away; leatn_cipher_send() refuses it.
  *
  * One thread at a time may send, and one may receive: those that may use the socket for it (net_link.h).
  */
@@ -38,9 +39,9 @@ struct leatn_cipher *leatn_cipher_create(const struct leatn_session_keys *keys);
 void leatn_cipher_free(struct leatn_cipher *cipher);
 
 /* Encrypts bytes of the parts, 256 KiB at most, and sends them on a non-blocking socket. What the socket does not
- * take is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were taken,
- * at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of fork();
- * -EIO if libcrypto fails. */
+ * take is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were
+ * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of
+ * fork(); -EIO if libcrypto fails. */
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count);
 
 /* Sends what is kept. Returns 0 if nothing is kept any more, or a negative errno. */

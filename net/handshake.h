@@ -23,9 +23,9 @@
  * a listener gets nothing that he could use to try keys.
  *
  * If one end wants encryption, and it needs a key for that, the link is encrypted (cipher.h). The keys of its two
- * directions are keyed hashes of the role of the sender, of the secret that the two pairs have in common, and of both
- * hellos. So a recorded connection cannot be decrypted even if the user's key becomes known later. The proofs cover
- * the hellos, so nobody can replace a public key or a flag.
+ * directions are keyed hashes of the role of the sender, of the secret that the two pairs have in common, and of
+ * both hellos. So a recorded connection cannot be decrypted even if the user's key becomes known later. The proofs
+ * cover the hellos, so nobody can replace a public key or a flag.
  *
  * The state machine below knows no socket: it says what to read and what to write. It keeps no memory.
  */
@@ -41,12 +41,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    LEATN_VERSION = 3,
-    LEATN_HELLO_BYTES = 96,
-    LEATN_PROOF_BYTES = 40,
-    LEATN_NONCE_BYTES = 32
-};
+enum { LEATN_VERSION = 3, LEATN_HELLO_BYTES = 96, LEATN_PROOF_BYTES = 40, LEATN_NONCE_BYTES = 32 };
 
 /* What the proofs need of the user's key. */
 struct leatn_secret {
@@ -72,8 +67,8 @@ struct leatn_handshake {
     char why[240];          /* why it failed */
     /* Of the other end, valid when it is done. */
     uint64_t peer_idle_timeout_ns;
-    bool ucx;     /* both ends want and have UCX */
-    bool encrypt; /* one end wants encryption */
+    bool ucx;                       /* both ends want and have UCX */
+    bool encrypt;                   /* one end wants encryption */
     struct leatn_session_keys keys; /* if so; leatn_handshake_erase() */
 };
 

@@ -86,7 +86,8 @@ static leat_status read_key(const char *call, const leat_link_options *options, 
                           (unsigned)options->encrypt);
     if (options->encrypt && !options->key)
         return leatc_fail(LEAT_ERROR_INVALID,
-                          "%s: options->encrypt needs a key that both ends know: set options->key and key_bytes", call);
+                          "%s: options->encrypt needs a key that both ends know: set options->key and key_bytes",
+                          call);
     if (options->encrypt && setup->address.scheme == LEATN_UCX)
         return leatc_fail(LEAT_ERROR_UNSUPPORTED,
                           "%s: UCX does not encrypt: use a tcp: address, or leave options->encrypt out", call);

@@ -1,7 +1,7 @@
 /*
- * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, or leatc_
- * for those that libleat-files has too (report.h), so that they cannot collide with those of libleat or of a program
- * that links it statically.
+ * net.h - the internal interface of libleat-net: what its files share. All external names begin with leatn_, or
+ * leatc_ for those that libleat-files has too (report.h), so that they cannot collide with those of libleat or of
+ * a program that links it statically.
  */
 #ifndef LEATN_NET_H
 #define LEATN_NET_H

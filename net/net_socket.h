@@ -1,4 +1,5 @@
-/* net_socket.h - opens sockets that listen or connect at an address, describes their other ends, and moves bytes. */
+/* net_socket.h - opens sockets that listen or connect at an address, describes their other ends, and moves bytes.
+ */
 #ifndef LEATN_NET_SOCKET_H
 #define LEATN_NET_SOCKET_H
 

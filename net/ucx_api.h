@@ -1,8 +1,8 @@
 /*
  * ucx_api.h - declares the part of UCX's binary interface that leat uses: libucp.so.0, API 1.
  *
- * leat builds without UCX's headers. If they are installed, tests/net/test_ucx_abi.c compares all declarations with
- * them. The structs end with the last field that leat uses. UCX reads only the fields whose bits are set in a
+ * leat builds without UCX's headers. If they are installed, tests/net/test_ucx_abi.c compares all declarations
+ * with them. The structs end with the last field that leat uses. UCX reads only the fields whose bits are set in a
  * struct's mask, and newer versions add fields at the end, so one declaration serves all versions of API 1. The
  * tests have compared them with 1.13 and with 1.22. Opaque types have the vendor's struct tags, so that one source
  * file may include both headers.
