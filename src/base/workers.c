@@ -45,6 +45,7 @@ struct leati_workers {
     atomic_bool ending;
     struct leati_lock sleep_lock; /* only for waiting on work_there; see rest() */
     pthread_cond_t work_there;
+    atomic_int waker; /* the processor of the thread that woke others last. Relaxed: a hint for leave_waker() */
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
@@ -245,6 +246,25 @@ static bool copies_on_one_thread(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->reserved[LEATI_WORK_COPIES], memory_order_relaxed) == 1;
 }
 
+/* Moves this thread, which was woken, to another processor if it is on that of the thread that woke it, which works
+ * on the task too. Linux puts it there although other processors are idle, where a hypervisor counts a halted
+ * processor as taken away; both would then share one for some milliseconds (seen on two virtual processors after
+ * idle gaps of 20 ms). The processors that the thread may use stay the same. */
+static void leave_waker(const struct leati_workers *workers)
+{
+    int here = sched_getcpu();
+    cpu_set_t all, others;
+
+    if (here < 0 || here >= CPU_SETSIZE || here != atomic_load_explicit(&workers->waker, memory_order_relaxed) ||
+        sched_getaffinity(0, sizeof all, &all))
+        return;
+    others = all;
+    CPU_CLR((size_t)here, &others);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others))
+        return;
+    (void)sched_setaffinity(0, sizeof all, &all);
+}
+
 /* Waits for work: spins for a while if this thread has copied, if tasks wait, or if a copy is under way; then
  * sleeps. While tasks wait for their streams, one thread polls them, since a stream cannot wake a thread. */
 static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns, bool copied,
@@ -277,6 +297,7 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
         leati_cond_wait(&workers->work_there, &workers->sleep_lock);
     atomic_fetch_sub(&workers->asleep, 1);
     leati_unlock(&workers->sleep_lock);
+    leave_waker(workers);
 }
 
 /* Wakes up to count sleeping threads. Each thread costs the caller 2 to 5 us in a virtual machine, and starts to
@@ -291,11 +312,14 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
         leati_lock(&workers->sleep_lock);
     else if (!leati_trylock(&workers->sleep_lock))
         return;
+    /* After this a thread that saw no news is in its wait. Signals come without the lock: a woken thread that then
+     * had to wait for it would lose its turn to the caller, if both are on one processor. */
+    leati_unlock(&workers->sleep_lock);
+    atomic_store_explicit(&workers->waker, sched_getcpu(), memory_order_relaxed);
     if (count == LEATI_WAKE_ALL)
         pthread_cond_broadcast(&workers->work_there);
     for (unsigned i = 0; i < count && count != LEATI_WAKE_ALL; i++)
         pthread_cond_signal(&workers->work_there);
-    leati_unlock(&workers->sleep_lock);
 }
 
 /* Returns true if the tasks of task's class can use more threads than are awake. Assumes that each of them can use
@@ -678,6 +702,7 @@ static struct leati_workers *make_pool(int place)
     workers->end = &workers->first;
     leati_lock_init(&workers->sleep_lock);
     pthread_cond_init(&workers->work_there, NULL);
+    atomic_init(&workers->waker, -1);
     return workers;
 }
 

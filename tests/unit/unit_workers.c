@@ -233,6 +233,37 @@ static void loops_do_every_part_once(void **state)
     leati_workers_put(workers, DEVICE);
 }
 
+static cpu_set_t wanted_processors;
+static atomic_int other_processors; /* number of parts that ran on a thread with another set of processors */
+
+static void compare_processors(void *context, uint64_t i)
+{
+    cpu_set_t own;
+
+    (void)context;
+    (void)i;
+    if (sched_getaffinity(0, sizeof own, &own) || !CPU_EQUAL(&own, &wanted_processors))
+        atomic_fetch_add(&other_processors, 1);
+}
+
+/* A thread that wakes up may move away from the processor of the thread that woke it. Afterwards it must be allowed
+ * the same processors as before. */
+static void woken_threads_keep_their_processors(void **state)
+{
+    struct leati_workers *workers = get(DEVICE, 3);
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof wanted_processors, &wanted_processors), 0);
+    for (int i = 0; i < 100; i++) {
+        struct leati_loop loop = {.part = compare_processors, .count = 200};
+
+        usleep(1000); /* so that the threads sleep */
+        leati_workers_loop(workers, &loop_type, &loop, 3);
+    }
+    assert_int_equal(atomic_load(&other_processors), 0);
+    leati_workers_put(workers, DEVICE);
+}
+
 /* All threads of one class are busy. The other classes must still have their threads. */
 static void no_class_waits_for_another(void **state)
 {
@@ -554,7 +585,9 @@ static void threads_have_short_slices(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loops_do_every_part_once),         cmocka_unit_test(no_class_waits_for_another),
+        cmocka_unit_test(loops_do_every_part_once),
+        cmocka_unit_test(woken_threads_keep_their_processors),
+        cmocka_unit_test(no_class_waits_for_another),
         cmocka_unit_test(shares_leave_threads_to_others),   cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(a_removal_waits_for_those_inside), cmocka_unit_test(helpers_copy_and_nothing_else),
         cmocka_unit_test(threads_end_with_the_last_user),   cmocka_unit_test(fewer_threads_do),
