@@ -30,6 +30,7 @@ struct leatn_cipher {
     /* Sending. */
     EVP_CIPHER_CTX *encrypts; /* with the key */
     uint64_t sent;            /* records */
+    bool broken;              /* libcrypto has failed: a record is missing, so nothing may follow */
     size_t out_start, out_end;
     unsigned char out[OUT_RECORDS * RECORD_MAX]; /* what is being sent: bytes from out_start to out_end are left */
 
@@ -165,7 +166,7 @@ static bool encrypt(struct leatn_cipher *cipher, struct rest *rest)
 
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count)
 {
-    int failed = getpid() == cipher->process ? leatn_cipher_flush(cipher, fd) : -EPERM;
+    int failed = getpid() != cipher->process ? -EPERM : cipher->broken ? -EIO : leatn_cipher_flush(cipher, fd);
     struct rest rest = all_of(parts, count);
     size_t bytes = rest.bytes;
     bool made = true;
@@ -179,6 +180,7 @@ ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iove
     ERR_pop_to_mark();
     if (!made) {
         cipher->out_end = 0;
+        cipher->broken = true;
         return -EIO;
     }
     failed = leatn_cipher_flush(cipher, fd);

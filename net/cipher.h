@@ -41,7 +41,7 @@ void leatn_cipher_free(struct leatn_cipher *cipher);
 /* Encrypts bytes of the parts, 256 KiB at most, and sends them on a non-blocking socket. What the socket does not
  * take is kept, and the next call or leatn_cipher_flush() sends it. Returns how many bytes of the parts were
  * taken, at least 1, or a negative errno: -EAGAIN if bytes of earlier calls are still kept; -EPERM in a child of
- * fork(); -EIO if libcrypto fails. */
+ * fork(); -EIO if libcrypto fails, or has failed before. */
 ssize_t leatn_cipher_send(struct leatn_cipher *cipher, int fd, const struct iovec *parts, size_t count);
 
 /* Sends what is kept. Returns 0 if nothing is kept any more, or a negative errno. */

@@ -40,8 +40,10 @@ static struct library *make_library(void)
 {
     struct library *made = calloc(1, sizeof *made);
 
-    if (!made)
+    if (!made) {
+        ERR_raise(ERR_LIB_CRYPTO, ERR_R_MALLOC_FAILURE); /* for end_failed() */
         return NULL;
+    }
     made->context = OSSL_LIB_CTX_new();
     if (made->context) { /* NULL would stand for the program's */
         made->cipher = EVP_CIPHER_fetch(made->context, "ChaCha20-Poly1305", NULL);
@@ -182,8 +184,12 @@ static int derive(EVP_PKEY *key, EVP_PKEY *other, unsigned char *common)
     size_t bytes = LEATN_PAIR_BYTES;
     int failed = -1;
 
-    if (context && EVP_PKEY_derive_init(context) > 0 && EVP_PKEY_derive_set_peer(context, other) > 0)
-        failed = EVP_PKEY_derive(context, common, &bytes) > 0 && bytes == LEATN_PAIR_BYTES ? 0 : -EBADMSG;
+    if (context && EVP_PKEY_derive_init(context) > 0 && EVP_PKEY_derive_set_peer(context, other) > 0) {
+        if (EVP_PKEY_derive(context, common, &bytes) > 0 && bytes == LEATN_PAIR_BYTES)
+            failed = 0;
+        else if (ERR_GET_REASON(ERR_peek_last_error()) != ERR_R_MALLOC_FAILURE)
+            failed = -EBADMSG;
+    }
     EVP_PKEY_CTX_free(context);
     return failed;
 }

@@ -552,9 +552,11 @@ leat_status leatn_link_create(const struct net_connection *connection, leat_link
     OPENSSL_cleanse(&link->connection.keys, sizeof link->connection.keys);
     if (connection->encrypted) {
         link->cipher = leatn_cipher_create(&connection->keys);
-        status = link->cipher ? LEAT_OK
-                              : leatc_fail(LEAT_ERROR_HOST_MEMORY, "no memory for the ciphers of the link to %s",
-                                           connection->peer);
+        status = link->cipher
+                     ? LEAT_OK
+                     : leatc_fail(LEAT_ERROR_HOST_MEMORY,
+                                  "no memory for the ciphers of the link to %s, or OpenSSL's libcrypto fails",
+                                  connection->peer);
     } else {
         status = connection->ucx ? leatn_carrier_create(link) : LEAT_OK;
     }

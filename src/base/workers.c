@@ -45,7 +45,10 @@ struct leati_workers {
     atomic_bool ending;
     struct leati_lock sleep_lock; /* only for waiting on work_there; see rest() */
     pthread_cond_t work_there;
-    atomic_int waker; /* the processor of the thread that woke others last. Relaxed: a hint for leave_waker() */
+    /* The processor of the thread that woke others last, if it works on the task too, otherwise -1. Relaxed: a
+     * hint for leave_waker(). */
+    atomic_int waker;
+    cpu_set_t processors; /* that the threads may use; constant */
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
@@ -246,7 +249,7 @@ static bool copies_on_one_thread(const struct leati_workers *workers)
     return atomic_load_explicit(&workers->reserved[LEATI_WORK_COPIES], memory_order_relaxed) == 1;
 }
 
-/* Moves this thread, which was woken, to another processor if it is on that of the thread that woke it, which works
+/* Moves this thread, which was woken, to another processor if it is on that of the thread that woke it and works
  * on the task too. Linux puts it there although other processors are idle, where a hypervisor counts a halted
  * processor as taken away; both would then share one for some milliseconds (seen on two virtual processors after
  * idle gaps of 20 ms). The processors that the thread may use stay the same. */
@@ -275,6 +278,7 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
                         : copies_on_one_thread(workers) ? AWAKE_NS / 10
                                                         : AWAKE_NS;
     struct timespec pause = {.tv_nsec = idle_ns < 2000000 ? 20000 : 100000};
+    bool waits;
 
     if (idle_ns < awake_ns) {
         for (int i = 0; i < 20 && atomic_load_explicit(&workers->news, memory_order_relaxed) == news; i++)
@@ -293,17 +297,19 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
      * reads asleep; we increment asleep, then read news. So either leati_workers_add() sees us asleep, or we see
      * its news. No loop around the wait: a thread that wakes up looks for work anyway. */
     atomic_fetch_add(&workers->asleep, 1);
-    if (atomic_load(&workers->news) == news)
+    waits = atomic_load(&workers->news) == news;
+    if (waits)
         leati_cond_wait(&workers->work_there, &workers->sleep_lock);
     atomic_fetch_sub(&workers->asleep, 1);
     leati_unlock(&workers->sleep_lock);
-    leave_waker(workers);
+    if (waits)
+        leave_waker(workers);
 }
 
 /* Wakes up to count sleeping threads. Each thread costs the caller 2 to 5 us in a virtual machine, and starts to
  * work 30 to 70 us later (measured on an H200 machine). If must is false, wakes none while another thread holds
- * sleep_lock. */
-static void wake_some(struct leati_workers *workers, unsigned count, bool must)
+ * sleep_lock. joins: the caller works on the task too. */
+static void wake_some(struct leati_workers *workers, unsigned count, bool must, bool joins)
 {
     if (!count || !atomic_load(&workers->asleep))
         return;
@@ -315,7 +321,7 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must)
     /* After this a thread that saw no news is in its wait. Signals come without the lock: a woken thread that then
      * had to wait for it would lose its turn to the caller, if both are on one processor. */
     leati_unlock(&workers->sleep_lock);
-    atomic_store_explicit(&workers->waker, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&workers->waker, joins ? sched_getcpu() : -1, memory_order_relaxed);
     if (count == LEATI_WAKE_ALL)
         pthread_cond_broadcast(&workers->work_there);
     for (unsigned i = 0; i < count && count != LEATI_WAKE_ALL; i++)
@@ -349,6 +355,9 @@ static void *run_worker(void *argument)
     bool copied = false;
 
     leati_thread_take_short_slices();
+    /* The thread does this itself, before it can sleep: leave_waker() reads the set and puts it back. */
+    if (CPU_COUNT(&workers->processors))
+        (void)sched_setaffinity(0, sizeof workers->processors, &workers->processors);
     for (;;) {
         /* Read news before looking for work. Then rest() does not sleep if a task is added, or the pool ends,
          * after this line. */
@@ -367,7 +376,7 @@ static void *run_worker(void *argument)
             continue;
         }
         if (wants_more(workers, task))
-            wake_some(workers, 1, true);
+            wake_some(workers, 1, true, true);
         idle_since = 0;
         copied = copies_bytes(task->type->class);
         if (task->type->enter)
@@ -381,7 +390,8 @@ static void *run_worker(void *argument)
 
 /* ---- adding and removing tasks ---- */
 
-void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes)
+/* Adds a task. joins: the caller will work on it too. */
+static void add(struct leati_workers *workers, struct leati_task *task, unsigned wakes, bool joins)
 {
     leati_assert(task->share);
     leati_assert(task->type->work && task->type->look && task->type->class < LEATI_WORK_CLASSES);
@@ -392,20 +402,25 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
     atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
     unlock(workers);
     atomic_fetch_add(&workers->news, 1);
-    wake_some(workers, wakes, !task->owned);
+    wake_some(workers, wakes, !task->owned, joins);
+}
+
+void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes)
+{
+    add(workers, task, wakes, task->owned);
 }
 
 void leati_workers_nudge(void)
 {
-    /* The lock keeps the pools. Whoever holds it while it joins a pool's threads has no tasks left there, so a worker
-     * that calls from a task does not wait for itself. */
+    /* The lock keeps the pools. Whoever holds it while it joins a pool's threads has no tasks left there, so a
+     * worker that calls from a task does not wait for itself. */
     leati_lock(&pools_lock);
     for (unsigned i = 0; i < POOLS_MAX; i++) {
         if (!pools[i] || !leati_workers_threads(pools[i], LEATI_WORK_STORAGE))
             continue;
         /* A thread reads news, looks at the tasks, and sleeps only if news is still the same: rest(). */
         atomic_fetch_add(&pools[i]->news, 1);
-        wake_some(pools[i], 1, true);
+        wake_some(pools[i], 1, true, false);
     }
     leati_unlock(&pools_lock);
 }
@@ -488,7 +503,7 @@ void leati_workers_loop(struct leati_workers *workers, const struct leati_task_t
     loop->task = (struct leati_task){.type = type, .share = workers_most};
     atomic_init(&loop->next, 0);
     if (workers_most)
-        leati_workers_add(workers, &loop->task, LEATI_WAKE_ALL);
+        add(workers, &loop->task, LEATI_WAKE_ALL, true);
     work_until_idle(&loop->task);
     leati_assert(atomic_load_explicit(&loop->next, memory_order_relaxed) >= loop->count);
     /* leave_task() of the workers and leati_workers_remove() take the pool's lock, which makes the writes of all
@@ -642,11 +657,8 @@ static unsigned threads_of(const struct leati_workers *workers)
 /* Starts threads until the pool has wanted threads. Returns 0 or an error number. Call under pools_lock. */
 static int start_threads(struct leati_workers *workers, unsigned wanted)
 {
-    cpu_set_t processors;
-
     leati_assert_locked(&pools_lock);
     leati_assert(threads_of(workers) <= workers->room);
-    node_processors(workers->place - 1, &processors);
     if (wanted > workers->room) {
         pthread_t *ids = realloc(workers->ids, wanted * sizeof *ids);
 
@@ -662,8 +674,6 @@ static int start_threads(struct leati_workers *workers, unsigned wanted)
         if (error)
             return error;
         atomic_store_explicit(&workers->threads, i + 1, memory_order_relaxed);
-        if (CPU_COUNT(&processors))
-            (void)pthread_setaffinity_np(*id, sizeof processors, &processors);
         (void)pthread_setname_np(*id, "leat worker");
     }
     return 0;
@@ -699,6 +709,7 @@ static struct leati_workers *make_pool(int place)
     if (!workers)
         return NULL;
     workers->place = place;
+    node_processors(place - 1, &workers->processors);
     workers->end = &workers->first;
     leati_lock_init(&workers->sleep_lock);
     pthread_cond_init(&workers->work_there, NULL);

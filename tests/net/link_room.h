@@ -145,7 +145,8 @@ static inline void settle(const struct test_state *room, const struct ends *ends
 {
     char sent = 1, got = 0;
 
-    while (info_of(ends->one).sends || info_of(ends->two).receives)
+    while (info_of(ends->one).sends || info_of(ends->one).receives || info_of(ends->two).sends ||
+           info_of(ends->two).receives)
         test_sleep_us(100);
     /* This message follows the frame that ends the receive. */
     OK(leat_send(room->stream, ends->two, 9, &sent, 1));
