@@ -28,7 +28,7 @@ struct leatn_cipher {
     pid_t process; /* that made it */
 
     /* Sending. */
-    EVP_CIPHER_CTX *encrypts; /* with the key */
+    EVP_CIPHER_CTX *encrypts; /* has the key, as decrypts below */
     uint64_t sent;            /* records */
     bool broken;              /* libcrypto has failed: a record is missing, so nothing may follow */
     size_t out_start, out_end;
