@@ -5,9 +5,10 @@
  * the CPU device, which launches them only for tests (LEAT_LAYOUT_AS_GPU). layout/gpu_convert.c chooses the kernel
  * and fills in the task.
  *
- * Types are not compile-time constants, so that there are few kernels: all threads take the same branches, and a
- * thread takes each of them once for all of its elements. Elements are held as 32 bits: first as they are on the
- * source, then as the bits of an F32, then as they will be on the destination.
+ * In the rows kernel each pair of types has code of its own. In the others types are not compile-time constants,
+ * so that there is less code: all threads take the same branches, and a thread takes each of them once for all of
+ * its elements. These are held as 32 bits: first as they are on the source, then as the bits of an F32, then as
+ * they will be on the destination.
  */
 #if !defined(__NVPTX__) && !defined(__AMDGCN__)
 #define LEAT_CPU_KERNEL_EXPORT __attribute__((visibility("hidden")))
@@ -39,8 +40,8 @@ INLINE void swap_all(uint32_t *values, uint32_t count, uint32_t bytes)
         values[k] = leati_swap(values[k], bytes);
 }
 
-/* Turns elements of the source into F32. */
-INLINE void widen_all(uint32_t number, uint32_t *values, uint32_t count)
+/* Turns elements of the source into F32. exact: as may_be_nan of leati_widen_f16(). */
+INLINE void widen_all(uint32_t number, int exact, uint32_t *values, uint32_t count)
 {
     if (number == LEATI_U8)
         UNROLL
@@ -49,7 +50,7 @@ INLINE void widen_all(uint32_t number, uint32_t *values, uint32_t count)
     if (number == LEATI_F16)
         UNROLL
     for (uint32_t k = 0; k < count; k++)
-        values[k] = leati_widen_f16(values[k]);
+        values[k] = leati_widen_f16(values[k], exact);
     if (number == LEATI_BF16)
         UNROLL
     for (uint32_t k = 0; k < count; k++)
@@ -74,8 +75,8 @@ struct known {
     uint32_t count, src_bytes, dst_bytes;
 };
 
-/* Converts elements, each with its own scale and bias. Bytes cannot become NaN, since scales and biases are
- * finite. */
+/* Converts elements, each with its own scale and bias. If one becomes NaN, all are converted again, in a way that
+ * gives the right NaN. Bytes cannot become NaN, since scales and biases are finite. */
 INLINE void convert_all(const convert_task *task, struct known known, const float *scale, const float *bias,
                         uint32_t *values)
 {
@@ -86,16 +87,26 @@ INLINE void convert_all(const convert_task *task, struct known known, const floa
     if (known.src_bytes != 1 && task->flags & LEATI_SWAP_SRC)
         swap_all(values, count, task->src_bytes);
     if (known.src_bytes == 1 || task->dst_number != LEATI_BITS) {
-        widen_all(from, values, count);
+        uint32_t before[GROUP_MOST];
+        int any_nan = 0;
+
+        UNROLL
+        for (uint32_t k = 0; k < count; k++)
+            before[k] = values[k];
+        widen_all(from, 0, values, count);
         UNROLL
         for (uint32_t k = 0; k < count; k++) {
-            uint32_t before = values[k];
-
-            values[k] = leati_scale(before, scale[k], bias[k]);
-            if (known.src_bytes != 1)
-                values[k] = leati_settle_nan(before, values[k]);
+            values[k] = leati_scale(values[k], scale[k], bias[k]);
+            any_nan |= known.src_bytes != 1 && leati_is_nan(values[k]);
         }
-        narrow_all(to, known.src_bytes != 1, values, count);
+        narrow_all(to, 0, values, count);
+        if (any_nan) {
+            widen_all(from, 1, before, count);
+            UNROLL
+            for (uint32_t k = 0; k < count; k++)
+                values[k] = leati_settle_nan(before[k], leati_scale(before[k], scale[k], bias[k]));
+            narrow_all(to, 1, values, count);
+        }
     }
     if (task->flags & LEATI_SWAP_DST)
         swap_all(values, count, task->dst_bytes);
@@ -161,16 +172,17 @@ INLINE void load_even(const GLOBAL char *from, uint32_t *words, uint32_t count, 
 /* The same from any address, by words that are aligned to 4 bytes. It reads up to 3 bytes on both sides. */
 INLINE void load_odd(const GLOBAL char *from, uint32_t *words, uint32_t count)
 {
-    uint32_t apart = (uint32_t)(uintptr_t)from % 4;
+    uint32_t apart = (uint32_t)(uintptr_t)from % 4, low, high;
     const GLOBAL unit_4 *at = (const GLOBAL unit_4 *)(from - apart);
-    uint32_t low = at[0];
 
     UNROLL
+    for (uint32_t k = 0; k < count; k++)
+        words[k] = at[k];
+    high = at[apart ? count : count - 1];
+    UNROLL
     for (uint32_t k = 0; k < count; k++) {
-        uint32_t high = k + 1 < count || apart ? at[k + 1] : 0;
-
-        words[k] = (uint32_t)((low | (uint64_t)high << 32) >> apart * 8);
-        low = high;
+        low = words[k];
+        words[k] = (uint32_t)((low | (uint64_t)(k + 1 < count ? words[k + 1] : high) << 32) >> apart * 8);
     }
 }
 
@@ -188,9 +200,10 @@ INLINE int is_odd_readable(const convert_task *task, uint32_t copy, const GLOBAL
 struct converted_strip {
     int64_t dst, src;  /* byte offsets of the line's first element from the task's addresses */
     uint64_t first;    /* number of the strip's first element in the line */
-    uint32_t elements; /* 0 for a gang without a strip, at the end of the grid */
+    int there;         /* 0 for a gang without a strip, at the end of the grid */
+    uint32_t elements; /* 0 for such a gang */
     uint32_t thread;   /* number of the thread in its gang */
-    uint32_t channel;  /* of the line; with cyclic channels, of the strip's first element */
+    uint32_t channel;  /* of the line */
     uint32_t copy;     /* number of the copy of the launch to which the strip belongs */
 };
 
@@ -229,7 +242,7 @@ INLINE uint32_t remainder_of(uint32_t number, const struct leati_divisor *by)
 INLINE void find_strip(const convert_task *task, uint32_t copy, uint32_t block, uint32_t threads, uint32_t thread,
                        struct converted_strip *strip)
 {
-    uint32_t gang = thread >> task->gang_bits, number = block * (threads >> task->gang_bits) + gang;
+    uint32_t gang = divide(thread, &task->gang), number = block * divide(threads, &task->gang) + gang;
     uint32_t line = divide(number, &task->strips), in_line = number - line * task->strips.size;
     uint64_t left;
 
@@ -238,12 +251,10 @@ INLINE void find_strip(const convert_task *task, uint32_t copy, uint32_t block, 
     strip->channel = 0;
     strip->first = (uint64_t)in_line * task->step;
     left = task->size - strip->first;
-    strip->elements = number < task->all_strips ? left < task->step ? (uint32_t)left : task->step : 0;
-    strip->thread = thread - (gang << task->gang_bits);
+    strip->there = number < task->all_strips;
+    strip->elements = strip->there ? left < task->step ? (uint32_t)left : task->step : 0;
+    strip->thread = thread - gang * task->gang.size;
     walk(task, task->inner, task->dims, line, &strip->dst, &strip->src, &strip->channel);
-    if (task->channel_order == LEATI_CHANNEL_CYCLIC)
-        strip->channel =
-            remainder_of(remainder_of(in_line, &task->channels) * task->step_channel, &task->channels);
 }
 
 INLINE GLOBAL char *dst_at(const convert_task *task, int64_t offset)
@@ -256,28 +267,24 @@ INLINE const GLOBAL char *src_at(const convert_task *task, int64_t offset)
     return (const GLOBAL char *)(uintptr_t)(task->src + (uint64_t)offset);
 }
 
-/* ---- groups: elements that follow one another on both sides, or pixels of a few bytes that become planes ---- */
+/* ---- pixels: a few bytes that follow one another become planes ---- */
 
 /*
- * A thread converts a group: as many elements of each channel as fit into a word of the destination. It loads the
- * group as a whole into registers, and stores a word for each channel. If planes do not begin at words, the words
- * go through shared memory, and neighbouring threads store neighbouring elements. Single elements are converted at
- * the ends of lines, and where a whole group cannot be loaded.
+ * A thread converts a group of pixels: as many as fill a word in each plane. It loads the group as a whole into
+ * registers, and stores a word for each channel. If planes do not begin at words, the words go through shared
+ * memory, and neighbouring threads store neighbouring elements. Single elements are converted at the ends of
+ * lines, and where a whole group cannot be loaded.
  */
 struct group_kind {
-    uint32_t channels;
-    uint32_t src_bytes; /* 0: known only from the task */
-    uint32_t dst_bytes;
+    uint32_t channels, src_bytes, dst_bytes;
 };
 
 #define GROUP(kind) (WORD_BYTES / (kind).dst_bytes)
 
-/* Loads a group whose elements have `bytes` bytes, a compile-time constant, and takes it apart: values[c * GROUP +
- * k] is element k of channel c. */
-INLINE void load_group(const convert_task *task, struct group_kind kind, uint32_t bytes, const GLOBAL char *from,
-                       uint32_t *values)
+/* Loads a group and takes it apart: values[c * GROUP + k] is element k of channel c. */
+INLINE void load_group(const convert_task *task, struct group_kind kind, const GLOBAL char *from, uint32_t *values)
 {
-    const uint32_t all = GROUP(kind) * kind.channels * bytes;
+    const uint32_t bytes = kind.src_bytes, all = GROUP(kind) * kind.channels * bytes;
     uint32_t words[GROUP_MOST * PIXELS_MOST];
 
     if (task->odd_src)
@@ -295,25 +302,6 @@ INLINE void load_group(const convert_task *task, struct group_kind kind, uint32_
     }
 }
 
-INLINE void load_any_group(const convert_task *task, struct group_kind kind, const GLOBAL char *from,
-                           uint32_t *values)
-{
-    if (kind.src_bytes == 1 || task->src_bytes == 1)
-        load_group(task, kind, 1, from, values);
-    else if (task->src_bytes == 2)
-        load_group(task, kind, 2, from, values);
-    else
-        load_group(task, kind, 4, from, values);
-}
-
-/* Returns the channel after this one. */
-INLINE uint32_t next_channel(const convert_task *task, uint32_t channel)
-{
-    if (task->channel_order != LEATI_CHANNEL_CYCLIC)
-        return channel;
-    return channel + 1 < task->channels.size ? channel + 1 : 0;
-}
-
 /* Packs elements into a word. */
 INLINE unit_16 pack(const uint32_t *values, uint32_t bytes)
 {
@@ -329,9 +317,9 @@ INLINE unit_16 pack(const uint32_t *values, uint32_t bytes)
  */
 INLINE uint32_t word_place(const convert_task *task, struct group_kind kind, uint32_t thread, uint32_t c)
 {
-    uint32_t gang = thread >> task->gang_bits, in_gang = thread - (gang << task->gang_bits);
+    uint32_t gang = divide(thread, &task->gang), in_gang = thread - gang * task->gang.size;
 
-    return ((gang * kind.channels + c) << task->gang_bits) + in_gang;
+    return (gang * kind.channels + c) * task->gang.size + in_gang;
 }
 
 /* The group of a thread. */
@@ -339,7 +327,7 @@ struct group {
     const GLOBAL char *from;
     GLOBAL char *to;
     uint32_t elements; /* of each channel, 0 to GROUP */
-    uint32_t channel;  /* of the first element */
+    uint32_t channel;  /* of the first plane */
     uint32_t thread;   /* number of the thread in its block */
 };
 
@@ -349,7 +337,7 @@ INLINE void convert_whole(const convert_task *task, const factors_of *factors, s
     const struct known known = {GROUP(kind), kind.src_bytes, kind.dst_bytes};
     uint32_t values[GROUP_MOST * PIXELS_MOST];
 
-    load_any_group(task, kind, group->from, values);
+    load_group(task, kind, group->from, values);
     UNROLL
     for (uint32_t c = 0; c < kind.channels; c++) {
         uint32_t channel = group->channel + c * task->repeat_channel;
@@ -360,7 +348,6 @@ INLINE void convert_whole(const convert_task *task, const factors_of *factors, s
         for (uint32_t k = 0; k < GROUP(kind); k++) {
             scale[k] = factors->scale[channel];
             bias[k] = factors->bias[channel];
-            channel = kind.channels == 1 ? next_channel(task, channel) : channel;
         }
         convert_all(task, known, scale, bias, values + c * GROUP(kind));
         word = pack(values + c * GROUP(kind), kind.dst_bytes);
@@ -376,13 +363,13 @@ INLINE void convert_singly(const convert_task *task, const factors_of *factors, 
                            const struct group *group, SHARED unit_16 *room)
 {
     const struct known known = {1, kind.src_bytes, kind.dst_bytes};
-    uint32_t bytes = kind.src_bytes ? kind.src_bytes : task->src_bytes, channel = group->channel;
+    const uint32_t bytes = kind.src_bytes;
 
     KEEP_LOOP
     for (uint32_t k = 0; k < group->elements; k++) {
         KEEP_LOOP
         for (uint32_t c = 0; c < kind.channels; c++) {
-            uint32_t own = channel + c * task->repeat_channel, at = k * kind.dst_bytes;
+            uint32_t own = group->channel + c * task->repeat_channel, at = k * kind.dst_bytes;
             uint32_t value = load_element(group->from + (k * kind.channels + c) * bytes, bytes);
 
             convert_all(task, known, &factors->scale[own], &factors->bias[own], &value);
@@ -397,14 +384,13 @@ INLINE void convert_singly(const convert_task *task, const factors_of *factors, 
                     *(SHARED unit_4 *)to = value;
             }
         }
-        channel = kind.channels == 1 ? next_channel(task, channel) : channel;
     }
 }
 
 INLINE void convert_group(const convert_task *task, const factors_of *factors, struct group_kind kind,
                           const struct converted_strip *strip, uint32_t thread, SHARED unit_16 *room)
 {
-    uint32_t pixel_bytes = kind.channels * (kind.src_bytes ? kind.src_bytes : task->src_bytes);
+    const uint32_t pixel_bytes = kind.channels * kind.src_bytes;
     uint32_t at = strip->thread * GROUP(kind);
     uint64_t element = strip->first + at;
     struct group group = {.from = src_at(task, strip->src + (int64_t)(element * pixel_bytes)),
@@ -415,8 +401,6 @@ INLINE void convert_group(const convert_task *task, const factors_of *factors, s
 
     if (!group.elements)
         return;
-    if (task->channel_order == LEATI_CHANNEL_CYCLIC)
-        group.channel = remainder_of(strip->channel + at, &task->channels);
     if (group.elements > GROUP(kind))
         group.elements = GROUP(kind);
     if (group.elements == GROUP(kind) &&
@@ -430,7 +414,7 @@ INLINE void convert_group(const convert_task *task, const factors_of *factors, s
 INLINE void store_strip(const convert_task *task, struct group_kind kind, const struct converted_strip *strip,
                         uint32_t thread, const SHARED unit_16 *room)
 {
-    const uint32_t gang = 1u << task->gang_bits;
+    const uint32_t gang = task->gang.size;
 
     KEEP_LOOP
     for (uint32_t c = 0; c < kind.channels; c++) {
@@ -469,17 +453,6 @@ INLINE void store_strip(const convert_task *task, struct group_kind kind, const 
             }                                                                                                     \
         }                                                                                                         \
     } while (0)
-
-LEAT_KERNEL(leat_convert_rows, 1, struct leati_convert_argument, argument)
-{
-    const convert_task *task = &argument.task;
-    SHARED_ARRAY(unit_16, room, THREADS);
-
-    if (task->dst_bytes == 2)
-        CONVERT_GROUPS(1, 0, 2);
-    else
-        CONVERT_GROUPS(1, 0, 4);
-}
 
 LEAT_KERNEL(leat_convert_pixels, 1, struct leati_convert_argument, argument)
 {
@@ -546,7 +519,7 @@ LEAT_KERNEL(leat_convert_elements, 1, struct leati_convert_argument, argument)
     find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), leat_thread_x(), &strip);
     UNROLL
     for (uint32_t k = 0; k < ELEMENTS_EACH; k++) {
-        uint32_t at = (k << task->gang_bits) + strip.thread;
+        uint32_t at = k * task->gang.size + strip.thread;
         uint64_t element = strip.first + at;
 
         there[k] = at < strip.elements;
@@ -575,16 +548,464 @@ LEAT_KERNEL(leat_convert_elements, 1, struct leati_convert_argument, argument)
     }
 }
 
+/* ---- rows: both sides are dense in the same dimension ---- */
+
+/*
+ * A thread converts a few groups of elements. Neighbouring threads have neighbouring groups, and the groups of a
+ * thread are a gang apart. It loads a chunk of groups before it converts the first of them. On the destination,
+ * groups begin at multiples of their size. So the first and the last group of a line may have only some of their
+ * elements; those are converted one by one.
+ */
+struct row {
+    /* Offsets from the task's addresses, and addresses, of the thread's first group as if it were whole. */
+    int64_t dst, src;
+    const GLOBAL char *from;
+    GLOBAL char *to;
+    uint32_t src_step, dst_step; /* bytes from one group to the next */
+    int32_t step;                /* the same in elements */
+    int32_t first, end;   /* the strip has elements first to end - 1, counted from the thread's first group */
+    uint32_t group;       /* number of elements of a group */
+    uint32_t channel;     /* of the first element of each group */
+    int odd;              /* the groups on the source are not aligned to their size */
+    uint32_t some, whole; /* bit i: group i has elements; it has all and can be loaded as a whole */
+};
+
+#define ROW_CHUNK 2 /* number of groups of a chunk */
+
+/* All fields are compile-time constants. */
+struct row_kind {
+    uint32_t from, to; /* types */
+    uint32_t src_bytes, dst_bytes;
+    uint32_t group; /* number of elements */
+};
+
+/* Returns a bit for each group of a thread that is among the first `count` groups of its strip. */
+INLINE uint32_t first_bits(const convert_task *task, uint32_t thread, uint32_t count)
+{
+    return count > thread ? (1u << divide(count - thread + task->gang.size - 1, &task->gang)) - 1 : 0;
+}
+
+INLINE void find_row(const convert_task *task, const struct converted_strip *strip, struct row *row)
+{
+    const uint32_t group = leati_row_group(task->dst_bytes, task->src_bytes);
+    const uint32_t group_bits = group == 4 ? 2 : 3;
+    uint32_t at = strip->thread * group, before, all;
+    int64_t end;
+
+    /* The line begins so many elements after a multiple of the group's size. */
+    before = (uint32_t)(task->dst + (uint64_t)strip->dst) >> (task->dst_bytes == 4 ? 2 : 1) & (group - 1);
+    row->dst = strip->dst + ((int64_t)(strip->first + at) - before) * task->dst_bytes;
+    row->src = strip->src + ((int64_t)(strip->first + at) - before) * task->src_bytes;
+    row->to = dst_at(task, row->dst);
+    row->from = src_at(task, row->src);
+    row->group = group;
+    row->step = (int32_t)(task->gang.size * group);
+    row->src_step = (uint32_t)row->step * task->src_bytes;
+    row->dst_step = (uint32_t)row->step * task->dst_bytes;
+    end = (int64_t)(task->size + before - strip->first);
+    all = !strip->there || end < 0 ? 0 : end < task->step ? (uint32_t)end : task->step;
+    row->first = strip->first ? 0 : (int32_t)before - (int32_t)at;
+    row->end = (int32_t)all - (int32_t)at;
+    row->channel = strip->channel;
+    if (task->channels.size)
+        row->channel =
+            remainder_of(at + task->channels.size - remainder_of(before, &task->channels), &task->channels);
+    row->some = first_bits(task, strip->thread, (all + group - 1) >> group_bits);
+    row->whole = first_bits(task, strip->thread, all >> group_bits);
+    if (row->first > 0)
+        row->whole &= ~1u;
+    row->odd = ((uint32_t)(uintptr_t)row->from & (group * task->src_bytes - 1)) != 0;
+    if (row->odd && !is_odd_readable(task, strip->copy, row->from,
+                                     row->src_step * (LEATI_ROW_GROUPS - 1) + group * task->src_bytes))
+        row->whole = 0;
+}
+
+/* Reverses the bytes of each element in a word of 4 bytes. */
+INLINE uint32_t swap_word(uint32_t word, uint32_t bytes)
+{
+    return bytes == 2 ? (word >> 8 & 0x00ff00ffu) | (word & 0x00ff00ffu) << 8 : leati_swap(word, 4);
+}
+
+/* Converts a group from the words of its source to those of its destination. */
+INLINE void convert_group_words(const convert_task *task, struct row_kind kind, const float *scale,
+                                const float *bias, uint32_t *before, uint32_t *after)
+{
+    const uint32_t before_each = 4 / kind.src_bytes, after_each = 4 / kind.dst_bytes;
+
+    if (kind.src_bytes > 1 && task->flags & LEATI_SWAP_SRC)
+        UNROLL
+    for (uint32_t k = 0; k < kind.group / before_each; k++)
+        before[k] = swap_word(before[k], kind.src_bytes);
+    UNROLL
+    for (uint32_t k = 0; k < kind.group / after_each; k++)
+        after[k] = kind.to == LEATI_BITS ? before[k] : 0;
+    if (kind.to != LEATI_BITS)
+        UNROLL
+    for (uint32_t k = 0; k < kind.group; k++)
+        after[k / after_each] |=
+            leati_convert(kind.from, kind.to, before[k / before_each], k % before_each, scale[k], bias[k])
+            << k % after_each * 16;
+    if (task->flags & LEATI_SWAP_DST)
+        UNROLL
+    for (uint32_t k = 0; k < kind.group / after_each; k++)
+        after[k] = swap_word(after[k], kind.dst_bytes);
+}
+
+/* Stores 2 or 4 words of 4 bytes to an address that is aligned to all of them. */
+INLINE void store_even(GLOBAL char *to, const uint32_t *words, uint32_t count)
+{
+    if (count == 4)
+        *(GLOBAL unit_16 *)to = (unit_16){words[0], words[1], words[2], words[3]};
+    else
+        *(GLOBAL unit_8 *)to = words[0] | (uint64_t)words[1] << 32;
+}
+
+/* Loads, converts and stores the groups whose bits in `whole` are 1. */
+INLINE void convert_chunk(const convert_task *task, struct row_kind kind, const struct row *row, uint32_t whole,
+                          const GLOBAL char *from, GLOBAL char *to, const float *scale, const float *bias)
+{
+    const uint32_t words = kind.group * kind.src_bytes / 4;
+    uint32_t before[ROW_CHUNK][4] = {{0}};
+
+    if (row->odd)
+        UNROLL
+    for (uint32_t i = 0; i < ROW_CHUNK; i++) {
+        /* Not skipped, so that all loads are under way together: then group 0 or 1, which is whole, again. */
+        uint32_t n = whole >> i & 1 ? i : !(whole & 1);
+
+        load_odd(from + n * row->src_step, before[i], words);
+    }
+    if (!row->odd)
+        UNROLL
+    for (uint32_t i = 0; i < ROW_CHUNK; i++) {
+        if (whole >> i & 1)
+            load_even(from + i * row->src_step, before[i], words, words * 4);
+    }
+    UNROLL
+    for (uint32_t i = 0; i < ROW_CHUNK; i++) {
+        uint32_t after[4];
+
+        convert_group_words(task, kind, scale, bias, before[i], after);
+        if (whole >> i & 1)
+            store_even(to + i * row->dst_step, after, kind.group * kind.dst_bytes / 4);
+    }
+}
+
+/* Converts the whole groups. */
+INLINE void convert_row(const convert_task *task, const factors_of *factors, struct row_kind kind,
+                        const struct row *row)
+{
+    uint32_t channel = row->channel, whole = row->whole;
+    const GLOBAL char *from = row->from;
+    float scale[GROUP_MOST], bias[GROUP_MOST];
+    GLOBAL char *to = row->to;
+
+    UNROLL
+    for (uint32_t k = 0; k < kind.group && kind.to != LEATI_BITS; k++) {
+        scale[k] = k ? scale[0] : factors->scale[channel];
+        bias[k] = k ? bias[0] : factors->bias[channel];
+    }
+    if (task->channels.size && kind.to != LEATI_BITS)
+        UNROLL
+    for (uint32_t k = 1; k < kind.group; k++) {
+        channel = channel + 1 < task->channels.size ? channel + 1 : 0;
+        scale[k] = factors->scale[channel];
+        bias[k] = factors->bias[channel];
+    }
+    KEEP_LOOP
+    for (; whole; whole >>= ROW_CHUNK) {
+        convert_chunk(task, kind, row, whole, from, to, scale, bias);
+        from += ROW_CHUNK * row->src_step;
+        to += ROW_CHUNK * row->dst_step;
+    }
+}
+
+/* Converts the other groups, element by element. */
+INLINE void convert_ends(const convert_task *task, const factors_of *factors, const struct row *row)
+{
+    const uint32_t halves = row->group / ELEMENTS_EACH;
+
+    KEEP_LOOP
+    for (uint32_t i = 0; row->some >> i / halves; i++) {
+        int64_t dst[ELEMENTS_EACH], src[ELEMENTS_EACH];
+        uint32_t channels[ELEMENTS_EACH];
+        int there[ELEMENTS_EACH];
+
+        if (row->whole >> i / halves & 1)
+            continue;
+        UNROLL
+        for (uint32_t k = 0; k < ELEMENTS_EACH; k++) {
+            uint32_t in_group = i % halves * ELEMENTS_EACH + k;
+            int32_t at = (int32_t)(i / halves) * row->step + (int32_t)in_group;
+
+            there[k] = at >= row->first && at < row->end;
+            dst[k] = row->dst + (int64_t)at * task->dst_bytes;
+            src[k] = row->src + (int64_t)at * task->src_bytes;
+            channels[k] =
+                task->channels.size ? remainder_of(row->channel + in_group, &task->channels) : row->channel;
+        }
+        convert_elements(task, factors, dst, src, channels, there);
+    }
+}
+
+/* Each pair of types has code of its own. */
+#define ROW_TYPES(from, to) ((from) << 4 | (to))
+#define CONVERT_ROW(from, src_bytes, to, dst_bytes)                                                               \
+    convert_row(task, &argument.factors,                                                                          \
+                (struct row_kind){from, to, src_bytes, dst_bytes, leati_row_group(dst_bytes, src_bytes)}, &row)
+#define ROW_CASE(from, src_bytes, to, dst_bytes)                                                                  \
+    case ROW_TYPES(from, to):                                                                                     \
+        CONVERT_ROW(from, src_bytes, to, dst_bytes);                                                              \
+        break
+
+LEAT_KERNEL(leat_convert_rows, 1, struct leati_convert_argument, argument)
+{
+    const convert_task *task = &argument.task;
+    struct converted_strip strip;
+    struct row row;
+
+    find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), leat_thread_x(), &strip);
+    find_row(task, &strip, &row);
+    switch (ROW_TYPES(task->src_number, task->dst_number)) {
+        ROW_CASE(LEATI_U8, 1, LEATI_F16, 2);
+        ROW_CASE(LEATI_U8, 1, LEATI_BF16, 2);
+        ROW_CASE(LEATI_U8, 1, LEATI_F32, 4);
+        ROW_CASE(LEATI_F16, 2, LEATI_F16, 2);
+        ROW_CASE(LEATI_F16, 2, LEATI_BF16, 2);
+        ROW_CASE(LEATI_F16, 2, LEATI_F32, 4);
+        ROW_CASE(LEATI_BF16, 2, LEATI_F16, 2);
+        ROW_CASE(LEATI_BF16, 2, LEATI_BF16, 2);
+        ROW_CASE(LEATI_BF16, 2, LEATI_F32, 4);
+        ROW_CASE(LEATI_F32, 4, LEATI_F16, 2);
+        ROW_CASE(LEATI_F32, 4, LEATI_BF16, 2);
+        ROW_CASE(LEATI_F32, 4, LEATI_F32, 4);
+    default:
+        if (task->dst_bytes == 2)
+            CONVERT_ROW(LEATI_BITS, 2, LEATI_BITS, 2);
+        else
+            CONVERT_ROW(LEATI_BITS, 4, LEATI_BITS, 4);
+    }
+    if (row.some != row.whole)
+        convert_ends(task, &argument.factors, &row);
+}
+
+/* ---- quads: 4 elements that follow one another on the source ---- */
+
+#define QUAD 4
+#define QUADS 4 /* the largest number of quads of a thread */
+
+/* The quads of a thread, each in a row of its own. */
+struct quads {
+    const GLOBAL char *from;
+    int64_t step;                    /* bytes from one row to the next */
+    uint32_t rows, there;            /* number of quads, and of elements of each, 1 to 4 */
+    uint32_t channel;                /* of the first element */
+    uint32_t next_row, next_element; /* how far the channel of the next one is away */
+};
+
+/* Loads quads. bytes: the size of an element, a compile-time constant. */
+INLINE void load_quads_of(const struct quads *quads, uint32_t bytes, uint32_t *values)
+{
+    const uint32_t all = QUAD * bytes;
+
+    if (quads->there == QUAD && ((uint32_t)(uintptr_t)quads->from | (uint32_t)quads->step) % all == 0) {
+        UNROLL
+        for (uint32_t r = 0; r < QUADS; r++)
+            if (r < quads->rows)
+                load_even(quads->from + r * quads->step, values + r * QUAD, bytes, all);
+        UNROLL
+        for (uint32_t k = QUADS * QUAD; bytes < 4 && k-- > 0;) {
+            uint32_t in_row = k % QUAD * bytes;
+
+            values[k] = values[k / QUAD * QUAD + in_row / 4] >> in_row % 4 * 8 & ((1u << bytes % 4 * 8) - 1);
+        }
+    } else {
+        UNROLL
+        for (uint32_t k = 0; k < QUADS * QUAD; k++)
+            if (k / QUAD < quads->rows && k % QUAD < quads->there)
+                values[k] = load_element(quads->from + k / QUAD * quads->step + k % QUAD * bytes, bytes);
+    }
+}
+
+/* Loads all quads, each into 4 values. */
+INLINE void load_quads(const convert_task *task, const struct quads *quads, uint32_t *values)
+{
+    if (task->src_bytes == 1)
+        load_quads_of(quads, 1, values);
+    else if (task->src_bytes == 2)
+        load_quads_of(quads, 2, values);
+    else
+        load_quads_of(quads, 4, values);
+}
+
+/* Converts the quad of the first row. dst_bytes: a compile-time constant. */
+INLINE void convert_quad(const convert_task *task, const factors_of *factors, const struct quads *quads,
+                         uint32_t dst_bytes, uint32_t *values)
+{
+    const struct known known = {QUAD, 0, dst_bytes};
+    float scale[QUAD], bias[QUAD];
+
+    UNROLL
+    for (uint32_t k = 0; k < QUAD; k++) {
+        scale[k] = k ? scale[0] : factors->scale[quads->channel];
+        bias[k] = k ? bias[0] : factors->bias[quads->channel];
+    }
+    if (quads->next_element)
+        UNROLL
+    for (uint32_t k = 1; k < QUAD; k++) {
+        uint32_t channel = quads->channel + (k < quads->there ? k : 0);
+
+        scale[k] = factors->scale[channel];
+        bias[k] = factors->bias[channel];
+    }
+    convert_all(task, known, scale, bias, values);
+}
+
+/* Makes the next row the first one, whose quad moves up in the registers. So the rows need no code of their own.
+ */
+INLINE void next_quad(struct quads *quads, uint32_t *values)
+{
+    UNROLL
+    for (uint32_t k = 0; k < (QUADS - 1) * QUAD; k++)
+        values[k] = values[k + QUAD];
+    quads->channel += quads->next_row;
+}
+
+/* Puts an element of the destination into shared memory. */
+INLINE void put_element(SHARED char *to, uint32_t value, uint32_t bytes)
+{
+    if (bytes == 2)
+        *(SHARED unit_2 *)to = (unit_2)value;
+    else
+        *(SHARED unit_4 *)to = value;
+}
+
+INLINE uint32_t get_element(const SHARED char *from, uint32_t bytes)
+{
+    return bytes == 2 ? *(const SHARED unit_2 *)from : *(const SHARED unit_4 *)from;
+}
+
+/* Stores count elements from shared memory, as many as a word has or fewer, to an address that is aligned to
+ * words. */
+INLINE void store_elements(GLOBAL char *to, const SHARED char *from, uint32_t count, uint32_t bytes)
+{
+    if (count == WORD_BYTES / bytes) {
+        *(GLOBAL unit_16 *)to = *(const SHARED unit_16 *)from;
+        return;
+    }
+    KEEP_LOOP
+    for (uint32_t k = 0; k < count; k++)
+        store_element(to + k * bytes, get_element(from + k * bytes, bytes), bytes);
+}
+
+/* ---- joins: planes become pixels of a few elements ---- */
+
+/*
+ * A gang converts a strip of pixels, of which each thread has 4. It loads a quad of each plane, and puts the
+ * elements into shared memory in the order of the destination. From there neighbouring threads store neighbouring
+ * words, or elements if the strip does not begin at a word. After each 128 bytes of shared memory there is a word
+ * of padding, so that fewer elements of a warp are in one bank.
+ */
+#define JOIN_BYTES (THREADS * QUAD * QUADS * 4)
+
+INLINE uint32_t join_place(const convert_task *task, uint32_t byte)
+{
+    return task->repeat % 2 ? byte : byte + byte / 128 * WORD_BYTES;
+}
+
+/* Converts quads and puts them into shared memory. place: of the first element. dst_bytes: a compile-time
+ * constant.
+ */
+INLINE void put_join(const convert_task *task, const factors_of *factors, struct quads *quads, uint32_t dst_bytes,
+                     uint32_t place, uint32_t *values, SHARED char *room)
+{
+    KEEP_LOOP
+    for (uint32_t r = 0; r < quads->rows; r++) {
+        convert_quad(task, factors, quads, dst_bytes, values);
+        UNROLL
+        for (uint32_t k = 0; k < QUAD; k++)
+            put_element(room + join_place(task, (place + k * task->repeat + r) * dst_bytes), values[k], dst_bytes);
+        next_quad(quads, values);
+    }
+}
+
+INLINE void load_join(const convert_task *task, const factors_of *factors, const struct converted_strip *strip,
+                      uint32_t thread, SHARED char *room)
+{
+    uint32_t at = strip->thread * QUAD, left = at < strip->elements ? strip->elements - at : 0;
+    uint32_t place = thread * QUAD * task->repeat, values[QUADS * QUAD] = {0};
+    struct quads quads = {.from = src_at(task, strip->src + (int64_t)((strip->first + at) * task->src_bytes)),
+                          .step = task->repeat_src,
+                          .rows = task->repeat,
+                          .there = left < QUAD ? left : QUAD,
+                          .channel = strip->channel,
+                          .next_row = task->repeat_channel};
+
+    if (!left)
+        return;
+    load_quads(task, &quads, values);
+    if (task->dst_bytes == 2)
+        put_join(task, factors, &quads, 2, place, values, room);
+    else
+        put_join(task, factors, &quads, 4, place, values, room);
+}
+
+/* dst_bytes: a compile-time constant. */
+INLINE void store_join(const convert_task *task, const struct converted_strip *strip, uint32_t dst_bytes,
+                       uint32_t thread, const SHARED char *room)
+{
+    const uint32_t each = WORD_BYTES / dst_bytes;
+    uint32_t place = (thread - strip->thread) * QUAD * task->repeat, count = strip->elements * task->repeat;
+    GLOBAL char *to = dst_at(task, strip->dst + (int64_t)(strip->first * task->repeat * dst_bytes));
+
+    if ((uint32_t)(uintptr_t)to % WORD_BYTES == 0) {
+        KEEP_LOOP
+        for (uint32_t k = strip->thread * each; k < count; k += task->gang.size * each)
+            store_elements(to + k * dst_bytes, room + join_place(task, (place + k) * dst_bytes),
+                           count - k < each ? count - k : each, dst_bytes);
+    } else {
+        KEEP_LOOP
+        for (uint32_t k = strip->thread; k < count; k += task->gang.size)
+            store_element(to + k * dst_bytes,
+                          get_element(room + join_place(task, (place + k) * dst_bytes), dst_bytes), dst_bytes);
+    }
+}
+
+LEAT_KERNEL(leat_convert_joins, 1, struct leati_convert_argument, argument)
+{
+    const convert_task *task = &argument.task;
+    SHARED_ARRAY(char, room, JOIN_BYTES + JOIN_BYTES / 128 * WORD_BYTES);
+
+    PHASE(t)
+    {
+        struct converted_strip strip;
+
+        find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), t, &strip);
+        load_join(task, &argument.factors, &strip, t, room);
+    }
+    BARRIER();
+    PHASE(t)
+    {
+        struct converted_strip strip;
+
+        find_strip(task, leat_block_y(), leat_block_x(), leat_block_threads_x(), t, &strip);
+        if (task->dst_bytes == 2)
+            store_join(task, &strip, 2, t, room);
+        else
+            store_join(task, &strip, 4, t, room);
+    }
+}
+
 /* ---- tiles: the sides are dense in different dimensions ---- */
 
 /*
- * A block converts a tile of TILE_SIDE x TILE_SIDE elements. Neighbouring threads read neighbouring elements of
- * the source, convert them, and put them into shared memory. There the rows are one element apart more than they
- * are long, so that both the columns and the rows lie in different banks.
+ * A block converts a tile of TILE_SIDE x TILE_SIDE elements. A thread loads quads of a few rows of the source, and
+ * puts their elements into shared memory, where they are in lines of the destination. Threads then store words of
+ * these lines, or elements if the words are not aligned. Lines exchange their words, so that neighbouring quads,
+ * whose elements are in different lines, use different banks.
  */
-#define TILE_PITCH (TILE_SIDE + 1)
-#define TILE_ROWS (TILE_THREADS / TILE_SIDE)
-#define TILE_EACH 8 /* elements that a thread loads at once */
+#define TILE_QUADS (TILE_SIDE / QUAD)         /* quads of a row */
+#define TILE_STEP (TILE_THREADS / TILE_QUADS) /* rows between two quads of a thread */
 
 struct converted_tile {
     int64_t dst, src;
@@ -607,61 +1028,81 @@ INLINE void find_tile(const convert_task *task, uint32_t copy, uint32_t block, s
     walk(task, 2, task->dims, line, &tile->dst, &tile->src, &tile->channel);
 }
 
-INLINE void load_tile(const convert_task *task, const factors_of *factors, const struct converted_tile *tile,
-                      uint32_t thread, SHARED uint32_t *room)
+/* Returns the place in shared memory of a word of line j, in bytes. */
+INLINE uint32_t tile_place(uint32_t dst_bytes, uint32_t j, uint32_t word)
 {
-    const struct known known = {TILE_EACH, 0, 0};
-    uint32_t j = thread % TILE_SIDE, first = thread / TILE_SIDE;
+    return j * TILE_SIDE * dst_bytes + (word ^ (j / QUAD & 7)) * WORD_BYTES;
+}
 
+/* Converts quads, the first one at row i and element j, and puts them into shared memory. bytes: the size of an
+ * element of the destination, a compile-time constant. */
+INLINE void put_tile(const convert_task *task, const factors_of *factors, struct quads *quads, uint32_t bytes,
+                     uint32_t i, uint32_t j, uint32_t *values, SHARED char *room)
+{
     KEEP_LOOP
-    for (uint32_t i = first; i < TILE_SIDE; i += TILE_ROWS * TILE_EACH) {
-        float scale[TILE_EACH], bias[TILE_EACH];
-        const GLOBAL char *from[TILE_EACH];
-        uint32_t values[TILE_EACH];
-        int there[TILE_EACH];
+    for (uint32_t r = 0; r < quads->rows; r++, i += TILE_STEP) {
+        SHARED char *to = room + tile_place(bytes, j, i * bytes / WORD_BYTES) + i * bytes % WORD_BYTES;
 
+        convert_quad(task, factors, quads, bytes, values);
         UNROLL
-        for (uint32_t k = 0; k < TILE_EACH; k++) {
-            uint32_t row = i + k * TILE_ROWS, channel = tile->channel;
-
-            there[k] = row < tile->i && j < tile->j;
-            if (there[k])
-                channel += row * task->dim[0].channel + j * task->dim[1].channel;
-            from[k] = src_at(task, tile->src + (int64_t)row * task->dim[0].src + (int64_t)(j * task->src_bytes));
-            scale[k] = factors->scale[channel];
-            bias[k] = factors->bias[channel];
-        }
-        load_elements(from, there, TILE_EACH, task->src_bytes, values);
-        convert_all(task, known, scale, bias, values);
-        UNROLL
-        for (uint32_t k = 0; k < TILE_EACH; k++)
-            room[(i + k * TILE_ROWS) * TILE_PITCH + j] = values[k];
+        for (uint32_t k = 0; k < QUAD; k++)
+            put_element(to + k * TILE_SIDE * bytes, values[k], bytes);
+        next_quad(quads, values);
     }
 }
 
-INLINE void store_tile(const convert_task *task, const struct converted_tile *tile, uint32_t thread,
-                       const SHARED uint32_t *room)
+INLINE void load_tile(const convert_task *task, const factors_of *factors, const struct converted_tile *tile,
+                      uint32_t thread, SHARED char *room)
 {
-    uint32_t i = thread % TILE_SIDE;
+    const uint32_t step = TILE_STEP;
+    uint32_t j = thread % TILE_QUADS * QUAD, i = thread / TILE_QUADS, values[QUADS * QUAD] = {0};
+    struct quads quads = {.step = task->dim[0].src * step,
+                          .next_row = task->dim[0].channel * step,
+                          .next_element = task->dim[1].channel};
 
-    if (i >= tile->i)
+    if (i >= tile->i || j >= tile->j)
         return;
-    KEEP_LOOP
-    for (uint32_t j = thread / TILE_SIDE; j < tile->j; j += TILE_ROWS) {
-        GLOBAL char *to = dst_at(task, tile->dst + (int64_t)j * task->dim[1].dst);
-        uint32_t value = room[i * TILE_PITCH + j];
+    quads.from = src_at(task, tile->src + (int64_t)i * task->dim[0].src + (int64_t)(j * task->src_bytes));
+    quads.rows = (tile->i - i + step - 1) / step;
+    quads.there = tile->j - j < QUAD ? tile->j - j : QUAD;
+    quads.channel = tile->channel + i * task->dim[0].channel + j * task->dim[1].channel;
+    load_quads(task, &quads, values);
+    if (task->dst_bytes == 2)
+        put_tile(task, factors, &quads, 2, i, j, values, room);
+    else
+        put_tile(task, factors, &quads, 4, i, j, values, room);
+}
 
-        if (task->dst_bytes == 2)
-            store_element(to + i * 2, value, 2);
-        else
-            store_element(to + i * 4, value, 4);
+/* bytes: the size of an element of the destination, a compile-time constant. */
+INLINE void store_tile(const convert_task *task, const struct converted_tile *tile, uint32_t bytes,
+                       uint32_t thread, const SHARED char *room)
+{
+    const uint32_t each = WORD_BYTES / bytes, words = TILE_SIDE / each;
+    GLOBAL char *to = dst_at(task, tile->dst);
+    uint32_t i = thread % words * each;
+
+    if (((uint32_t)(uintptr_t)to | (uint32_t)task->dim[1].dst) % WORD_BYTES) {
+        i = thread % TILE_SIDE;
+        KEEP_LOOP
+        for (uint32_t j = thread / TILE_SIDE; i < tile->i && j < tile->j; j += TILE_THREADS / TILE_SIDE)
+            store_element(to + (int64_t)j * task->dim[1].dst + (int64_t)(i * bytes),
+                          get_element(room + tile_place(bytes, j, i / each) + i % each * bytes, bytes), bytes);
+        return;
+    }
+    UNROLL
+    for (uint32_t n = 0; n < TILE_SIDE * words / TILE_THREADS; n++) {
+        uint32_t j = thread / words + n * (TILE_THREADS / words);
+
+        if (i < tile->i && j < tile->j)
+            store_elements(to + (int64_t)j * task->dim[1].dst + (int64_t)(i * bytes),
+                           room + tile_place(bytes, j, i / each), tile->i - i < each ? tile->i - i : each, bytes);
     }
 }
 
 LEAT_KERNEL(leat_convert_tiles, 1, struct leati_convert_argument, argument)
 {
     const convert_task *task = &argument.task;
-    SHARED_ARRAY(uint32_t, room, TILE_SIDE * TILE_PITCH);
+    SHARED_ARRAY(char, room, TILE_SIDE *TILE_SIDE * 4);
     struct converted_tile tile;
 
     find_tile(task, leat_block_y(), leat_block_x(), &tile);
@@ -672,6 +1113,9 @@ LEAT_KERNEL(leat_convert_tiles, 1, struct leati_convert_argument, argument)
     BARRIER();
     PHASE(t)
     {
-        store_tile(task, &tile, t, room);
+        if (task->dst_bytes == 2)
+            store_tile(task, &tile, 2, t, room);
+        else
+            store_tile(task, &tile, 4, t, room);
     }
 }

@@ -40,7 +40,11 @@ LEATI_NUMBER_INLINE uint32_t leati_bits_of(float number)
 
 LEATI_NUMBER_INLINE int leati_is_nan(uint32_t bits)
 {
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+    return __builtin_isunordered(leati_float_of(bits), leati_float_of(bits)); /* one instruction */
+#else
     return (bits & 0x7fffffffu) > LEATI_F32_INFINITY;
+#endif
 }
 
 /* The byte becomes the fraction of 2^23, from which 2^23 is then subtracted. This needs no conversion instruction,
@@ -50,7 +54,18 @@ LEATI_NUMBER_INLINE uint32_t leati_widen_u8(uint32_t byte)
     return leati_bits_of(leati_float_of(0x4b000000u | byte) - 8388608.0f);
 }
 
-LEATI_NUMBER_INLINE uint32_t leati_widen_f16(uint32_t half)
+/* The same for byte k of a word. k: a compile-time constant. */
+LEATI_NUMBER_INLINE uint32_t leati_widen_u8_of(uint32_t word, uint32_t k)
+{
+#if defined(__NVPTX__)
+    return leati_bits_of(leati_float_of(__nvvm_prmt(word, 0x4b000000u, 0x7440u | k)) - 8388608.0f);
+#else
+    return leati_widen_u8(word >> k * 8 & 255);
+#endif
+}
+
+/* may_be_nan: a compile-time constant. If it is 0, a NaN becomes some NaN. */
+LEATI_NUMBER_INLINE uint32_t leati_widen_f16(uint32_t half, int may_be_nan)
 {
     uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
 #if defined(__NVPTX__) || defined(__AMDGCN__)
@@ -59,8 +74,9 @@ LEATI_NUMBER_INLINE uint32_t leati_widen_f16(uint32_t half)
         _Float16 number;
     } both = {.bits = (uint16_t)half};
 
-    return rest > 0x7c00u ? sign | LEATI_F32_NAN | rest << 13 : leati_bits_of((float)both.number);
+    return may_be_nan && rest > 0x7c00u ? sign | LEATI_F32_NAN | rest << 13 : leati_bits_of((float)both.number);
 #else
+    (void)may_be_nan;
     /* The bits of half and F32 are the same, moved by 13, but the exponent counts from elsewhere. A multiplication
      * by 2^112 corrects that, for subnormal halves too. */
     uint32_t moved = leati_bits_of(leati_float_of(rest << 13) * 0x1p112f);
@@ -119,6 +135,42 @@ LEATI_NUMBER_INLINE uint32_t leati_settle_nan(uint32_t before, uint32_t sum)
     if (!leati_is_nan(sum))
         return sum;
     return leati_is_nan(before) ? before | LEATI_F32_QUIET : LEATI_F32_NAN;
+}
+
+/* Returns what an element that is a NaN becomes: a quiet NaN with its sign and the upper bits of its fraction. */
+LEATI_NUMBER_INLINE uint32_t leati_convert_nan(uint32_t from, uint32_t to, uint32_t bits)
+{
+    if (from == LEATI_F16)
+        bits = (bits & 0x8000u) << 16 | LEATI_F32_NAN | (bits & 0x3ffu) << 13;
+    if (from == LEATI_BF16)
+        bits <<= 16;
+    bits |= LEATI_F32_QUIET;
+    return to == LEATI_F16    ? (bits >> 16 & 0x8000u) | 0x7e00u | (bits >> 13 & 0x1ffu)
+           : to == LEATI_BF16 ? bits >> 16
+                              : bits;
+}
+
+/* Converts element k of a word of 4 bytes. Types and k are compile-time constants. NaN are only looked for, and
+ * replaced, at the end, so that GPUs convert other numbers by a few instructions. Bytes cannot become NaN, since
+ * scales and biases are finite. */
+LEATI_NUMBER_INLINE uint32_t leati_convert(uint32_t from, uint32_t to, uint32_t word, uint32_t k, float scale,
+                                           float bias)
+{
+    uint32_t bits = from == LEATI_F32 ? word : word >> k * 16 % 32 & 0xffffu;
+    uint32_t before = from == LEATI_U8     ? leati_widen_u8_of(word, k)
+                      : from == LEATI_F16  ? leati_widen_f16(bits, 0)
+                      : from == LEATI_BF16 ? bits << 16
+                                           : bits;
+    uint32_t sum = leati_scale(before, scale, bias);
+    uint32_t after = to == LEATI_F16    ? leati_narrow_f16(sum, 0)
+                     : to == LEATI_BF16 ? leati_narrow_bf16(sum, 0)
+                                        : sum;
+
+    if (from != LEATI_U8 && leati_is_nan(sum))
+        after = to == LEATI_F16 ? 0x7e00u : to == LEATI_BF16 ? LEATI_F32_NAN >> 16 : LEATI_F32_NAN;
+    if (from != LEATI_U8 && leati_is_nan(before))
+        after = leati_convert_nan(from, to, bits);
+    return after;
 }
 
 /* Reverses the bytes of an element of 1, 2 or 4 bytes, which are the lowest of value; the others must be 0. */

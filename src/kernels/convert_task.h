@@ -21,12 +21,6 @@ struct leati_factors {
     float scale[LEATI_FACTORS], bias[LEATI_FACTORS];
 };
 
-/* How a kernel finds the channel of an element, beside what the line says (struct leati_convert_dim). */
-enum leati_channel_order {
-    LEATI_CHANNEL_OF_LINE, /* all elements of a line have one channel */
-    LEATI_CHANNEL_CYCLIC   /* element i of a line has channel i % channels.size */
-};
-
 struct leati_convert_dim {
     int64_t dst, src; /* strides in bytes */
     struct leati_divisor by;
@@ -45,10 +39,11 @@ struct leati_convert_task {
     uint32_t step;               /* number of elements of a strip */
     struct leati_divisor strips; /* of a line */
     uint32_t all_strips;         /* number of strips in all lines */
-    uint32_t gang_bits;          /* 2^gang_bits threads copy a strip */
+    struct leati_divisor gang;   /* so many threads copy a strip */
     uint32_t inner, dims;        /* dim[0] to dim[inner - 1] count the elements of a line */
-    uint32_t odd_dst,
-        odd_src; /* 0 if all lines, and all planes, begin at words of the kernel on this side, else 1 */
+
+    /* For pixels: 0 if all lines, and all planes, begin at words of the kernel on this side, else 1. */
+    uint32_t odd_dst, odd_src;
 
     /* For pixels and single elements: a short dimension that a thread copies completely, as many times as it has
      * elements. */
@@ -59,9 +54,9 @@ struct leati_convert_task {
     uint64_t size_j;
     struct leati_divisor tiles_j;
 
-    uint32_t channel_order; /* enum leati_channel_order */
+    /* For rows. Element i of a line has channel i % channels.size. channels.size is 0 if all elements of a line
+     * have the line's channel. */
     struct leati_divisor channels;
-    uint32_t step_channel; /* CYCLIC: step % channels.size */
 
     union {
         struct leati_convert_dim dim[LEATI_TASK_DIMS];
@@ -73,6 +68,16 @@ struct leati_convert_argument {
     struct leati_convert_task task;
     struct leati_factors factors;
 };
+
+/* The maximum number of groups of elements that a thread of the rows kernel converts. */
+#define LEATI_ROW_GROUPS 8
+
+/* Returns the number of elements of a group of the rows kernel: they fill 16 bytes on the side with the larger
+ * elements. */
+static inline uint32_t leati_row_group(uint32_t dst_bytes, uint32_t src_bytes)
+{
+    return dst_bytes == 4 || src_bytes == 4 ? 4 : 8;
+}
 
 /* CUDA passes at most so many bytes to a kernel. */
 _Static_assert(sizeof(struct leati_convert_argument) <= 4096, "the argument fits into a launch");

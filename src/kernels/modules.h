@@ -3,8 +3,8 @@
  *
  * A driver that gets PTX compiles a module as a whole, and the call that needs the module's first kernel waits for
  * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
- * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles; for units of 1
- * and 2 bytes one for pixels; one for triples, and one for conversions. Most drivers get machine code instead
+ * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles; for units of
+ * 1 and 2 bytes one for pixels; one for triples, and one for conversions. Most drivers get machine code instead
  * (kernels/builtin.h). tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
@@ -97,6 +97,7 @@ enum leati_builtin {
 /* X(NAME, kernel) for each kernel of convert_kernels.c. */
 #define LEATI_CONVERT_KERNEL_LIST(X)                                                                              \
     X(CONVERT, leat_convert_rows)                                                                                 \
+    X(CONVERT, leat_convert_joins)                                                                                \
     X(CONVERT, leat_convert_pixels)                                                                               \
     X(CONVERT, leat_convert_elements)                                                                             \
     X(CONVERT, leat_convert_tiles)

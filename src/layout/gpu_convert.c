@@ -7,13 +7,17 @@
 
 #include <string.h>
 
-/* The maximum number of threads of a block; as in kernels/convert_kernels.c. */
+/* The maximum number of threads of a block of the pixels kernel; as in kernels/convert_kernels.c. Others have at
+ * most THREADS_WIDE, or as many as channels need. */
 #define THREADS 128u
+#define THREADS_WIDE 160u
 #define GANG_LEAST 16u
+#define ROW_GANG_LEAST 8u /* of threads with several groups */
 #define THREADS_LEAST 32u
 
 /* As in kernels/convert_kernels.c. */
 #define ELEMENTS_EACH 4u /* elements that a thread of the elements kernel converts */
+#define QUAD 4u          /* pixels of a thread of the joins kernel */
 #define TILE_SIDE 64u
 #define TILE_THREADS 256u
 
@@ -56,31 +60,40 @@ static uint64_t above(uint64_t number, uint64_t step)
     return (number + step - 1) / step;
 }
 
-/* Cuts lines into strips. each: number of elements of a strip for each thread of its gang. Returns false if there
- * are too many strips. */
-static bool cut_strips(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu, uint64_t lines,
-                       unsigned each)
+/* How lines are cut into strips. */
+struct strip_cut {
+    uint64_t lines, size; /* number of lines, and of elements of a line */
+    unsigned each;        /* number of elements of a strip for each thread of its gang */
+    unsigned period;      /* a gang has a multiple of so many threads */
+    unsigned gang_least;
+};
+
+/* Cuts lines into strips. Returns false if there are too many strips. */
+static bool cut_strips(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu, struct strip_cut cut)
 {
     struct leati_convert_task *task = &gpu->convert;
-    unsigned gang = THREADS, threads = THREADS;
-    uint64_t strips, groups = above(task->size, each);
+    unsigned gang, threads = cut.period;
+    uint64_t strips, groups = above(cut.size, cut.each);
 
-    while (threads > THREADS_LEAST && lines * groups / threads * leati_canonical_copies(canonical) < BLOCKS_ENOUGH)
+    while (threads * 2 <= (cut.period > 1 ? THREADS_WIDE : THREADS))
+        threads *= 2;
+    while (threads > THREADS_LEAST && threads > cut.period &&
+           cut.lines * groups / threads * leati_canonical_copies(canonical) < BLOCKS_ENOUGH)
         threads /= 2;
     /* A smaller gang only if the gangs of a line then have less unused room. */
     gang = threads;
-    for (unsigned smaller = threads / 2; smaller >= GANG_LEAST; smaller /= 2)
+    for (unsigned smaller = threads; smaller > cut.period && smaller / 2 >= cut.gang_least;) {
+        smaller /= 2;
         if (above(groups, smaller) * smaller * 16 <= above(groups, gang) * gang * 15)
             gang = smaller;
+    }
     strips = above(groups, gang);
-    if (!lines || strips >= LEATI_TASK_NUMBERS || lines >= LEATI_TASK_NUMBERS / strips)
+    if (!cut.lines || strips >= LEATI_TASK_NUMBERS || cut.lines >= LEATI_TASK_NUMBERS / strips)
         return false;
-    task->step = gang * each;
+    task->step = gang * cut.each;
     task->strips = divisor(strips);
-    task->all_strips = (uint32_t)(strips * lines);
-    task->gang_bits = 0;
-    while (1u << task->gang_bits < gang)
-        task->gang_bits++;
+    task->all_strips = (uint32_t)(strips * cut.lines);
+    task->gang = divisor(gang);
     gpu->block = leat_dim(threads, 1, 1);
     gpu->grid = leat_dim((uint32_t)above(task->all_strips, threads / gang), 1, 1);
     return true;
@@ -115,13 +128,25 @@ static unsigned group_of(const struct leati_canonical *canonical)
 
 /* ---- the kernels ---- */
 
+/* Returns the least number of groups whose elements are a multiple of the channels. */
+static unsigned period_of(unsigned channels, unsigned group)
+{
+    unsigned period = channels;
+
+    while (period % 2 == 0 && group % 2 == 0)
+        period /= 2, group /= 2;
+    return period;
+}
+
 /* Both sides are dense in dimension 0. If that is the dimension of channels, it is joined with the next one where
- * it continues there, so that channels become cyclic on a longer line. */
+ * it continues there, so that channels become cyclic on a longer line. Then the elements between two groups of a
+ * thread are a multiple of the channels, so that all its groups have the same ones. */
 static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
 {
     struct leati_convert_task *task = &gpu->convert;
-    unsigned src_bytes = canonical->src_unit_bytes, group = group_of(canonical);
-    uint64_t taken = 1, lines;
+    unsigned src_bytes = canonical->src_unit_bytes, group = leati_row_group(canonical->unit_bytes, src_bytes);
+    unsigned period = 1;
+    uint64_t taken = 1, lines, size;
 
     if (!canonical->dims || canonical->unit_bytes == 8 ||
         canonical->dst_stride[0] != (int64_t)canonical->unit_bytes ||
@@ -129,8 +154,8 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
         return false;
     task->size = canonical->size[0];
     if (canonical->channels && canonical->channel_dim == 0) {
-        task->channel_order = LEATI_CHANNEL_CYCLIC;
         task->channels = divisor(canonical->channels);
+        period = period_of(canonical->channels, group);
         if (canonical->dims > 1 && canonical->dst_stride[1] == (int64_t)(task->size * canonical->unit_bytes) &&
             canonical->src_stride[1] == (int64_t)(task->size * src_bytes)) {
             task->size *= canonical->size[1];
@@ -138,14 +163,13 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
         }
     }
     lines = add_lines(task, canonical, taken);
-    if (!cut_strips(canonical, gpu, lines, group))
+    size = task->size;
+    /* Groups begin at multiples of their size, so a line that does not may have a part of one more. */
+    if (!is_even(canonical, true, taken, group * canonical->unit_bytes))
+        size += group - 1;
+    if (!cut_strips(canonical, gpu,
+                    (struct strip_cut){lines, size, group * LEATI_ROW_GROUPS, period, ROW_GANG_LEAST}))
         return false;
-    if (task->channel_order == LEATI_CHANNEL_CYCLIC) {
-        leati_assert(canonical->channels > 0);
-        task->step_channel = task->step % canonical->channels;
-    }
-    task->odd_dst = !is_even(canonical, true, taken, WORD_BYTES);
-    task->odd_src = !is_even(canonical, false, taken, piece_of(group * src_bytes));
     gpu->kernel = "leat_convert_rows";
     return true;
 }
@@ -169,12 +193,33 @@ static bool make_pixels(const struct leati_canonical *canonical, struct leati_gp
     task->repeat_src = 1;
     task->repeat_channel = canonical->channels && canonical->channel_dim == (unsigned)channels;
     lines = add_lines(task, canonical, 1u | UINT64_C(1) << channels);
-    if (!cut_strips(canonical, gpu, lines, group))
+    if (!cut_strips(canonical, gpu, (struct strip_cut){lines, task->size, group, 1, GANG_LEAST}))
         return false;
     task->odd_dst = !is_even(canonical, true, 1, WORD_BYTES);
     task->odd_src = !is_even(canonical, false, 1u | UINT64_C(1) << channels, piece_of(group * task->repeat));
     gpu->kernel = "leat_convert_pixels";
     return true;
+}
+
+/* Planes become pixels of 3 or 4 elements: dimension 0 counts channels, and dimension 1 pixels, which are dense on
+ * the source. */
+static bool make_joins(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+{
+    struct leati_convert_task *task = &gpu->convert;
+
+    if (canonical->dims < 2 || canonical->unit_bytes == 8 || canonical->size[0] < 3 ||
+        canonical->size[0] > PIXELS_MOST || canonical->dst_stride[0] != (int64_t)canonical->unit_bytes ||
+        canonical->dst_stride[1] != (int64_t)(canonical->size[0] * canonical->unit_bytes) ||
+        canonical->src_stride[1] != (int64_t)canonical->src_unit_bytes ||
+        (canonical->channels && canonical->channel_dim == 1))
+        return false;
+    task->size = canonical->size[1];
+    task->repeat = (uint32_t)canonical->size[0];
+    task->repeat_src = canonical->src_stride[0];
+    task->repeat_channel = canonical->channels && canonical->channel_dim == 0;
+    gpu->kernel = "leat_convert_joins";
+    return cut_strips(canonical, gpu,
+                      (struct strip_cut){add_lines(task, canonical, 3), task->size, QUAD, 1, GANG_LEAST});
 }
 
 /* The sides are dense in different dimensions. */
@@ -242,13 +287,19 @@ static bool make_elements(const struct leati_canonical *canonical, struct leati_
         taken |= UINT64_C(1) << k;
     }
     gpu->kernel = "leat_convert_elements";
-    return cut_strips(canonical, gpu, add_lines(task, canonical, taken), ELEMENTS_EACH);
+    return cut_strips(
+        canonical, gpu,
+        (struct strip_cut){add_lines(task, canonical, taken), task->size, ELEMENTS_EACH, 1, GANG_LEAST});
 }
 
 static const struct sort {
     const char *name;
     bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
-} sorts[] = {{"rows", make_rows}, {"pixels", make_pixels}, {"tiles", make_tiles}, {"elements", make_elements}};
+} sorts[] = {{"rows", make_rows},
+             {"pixels", make_pixels},
+             {"joins", make_joins},
+             {"tiles", make_tiles},
+             {"elements", make_elements}};
 
 bool leati_gpu_convert_make_as(const struct leati_canonical *canonical, const char *name,
                                struct leati_gpu_layout *gpu)
@@ -272,12 +323,14 @@ static const char *choose(const struct leati_canonical *canonical)
     int dense = leati_canonical_dense_src(canonical);
     uint64_t line = canonical->dims ? canonical->size[0] : 1;
 
-    if (canonical->dims > 1 && canonical->channels && canonical->channel_dim == 0)
+    if (dense == 0 && canonical->dims > 1 && canonical->channels && canonical->channel_dim == 0)
         line *= canonical->size[1];
     if (dense == 0)
         return line >= SHORT_LINE_LEAST ? "rows" : "elements";
     if (dense > 0 && line >= TILE_LEAST && canonical->size[dense] >= TILE_LEAST)
         return "tiles";
+    if (line <= PIXELS_MOST && canonical->dims > 1 && canonical->size[1] >= SHORT_LINE_LEAST)
+        return "joins";
     return line >= SHORT_LINE_LEAST ? "pixels" : "elements";
 }
 

@@ -10,8 +10,8 @@
 /* Chooses the best kernel. Leaves gpu->kernel NULL if the layout has too many lines for a task. */
 void leati_gpu_convert_make(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
 
-/* Like leati_gpu_convert_make(), but takes the given kernel: "rows", "pixels", "tiles" or "elements". Returns
- * false if this kernel cannot convert the layout. */
+/* Like leati_gpu_convert_make(), but takes the given kernel: "rows", "pixels", "joins", "tiles" or "elements".
+ * Returns false if this kernel cannot convert the layout. */
 bool leati_gpu_convert_make_as(const struct leati_canonical *canonical, const char *sort,
                                struct leati_gpu_layout *gpu);
 

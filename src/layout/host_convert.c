@@ -79,7 +79,7 @@ static uint32_t widen(uint32_t number, uint32_t value)
     case LEATI_U8:
         return leati_widen_u8(value);
     case LEATI_F16:
-        return leati_widen_f16(value);
+        return leati_widen_f16(value, 1);
     case LEATI_BF16:
         return value << 16;
     default:

@@ -160,12 +160,12 @@ typedef void (*leati_tile)(char *dst, const int64_t *dst_rows, const char *src, 
 typedef void (*leati_part_tile)(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,
                                 const int64_t *src_rows, unsigned src_row_count);
 
-/* Transposes a tile, or a pair if its side is at most LEATI_PAIR_SIDE, to rows that need not begin at cache lines.
- * Uses streaming stores. Of each row it writes as many lines as the tile or pair fills, from the line in which it
- * begins on. left: a line for each row; on entry it ends with the bytes in front of the tile, on return with the
- * last bytes of the tile, which belong to the next line. */
+/* Transposes a tile, or a pair, to rows that need not begin at cache lines. Uses streaming stores. Of each row it
+ * writes as many lines as the tile or pair fills, from the line in which it begins on. left: a line for each row;
+ * on entry it ends with the bytes in front of the tile, on return with the last bytes of the tile, which belong to
+ * the next line. */
 typedef void (*leati_joined_tile)(char *dst, const int64_t *dst_rows, const char *src, const int64_t *src_rows,
-                                  char *left);
+                                  char *left, bool pair);
 
 /* Smaller tiles in plain C, for units of 1, 2, 4, 8 and 16 bytes. */
 void leati_part_tile_1(char *dst, const int64_t *dst_rows, unsigned dst_row_count, const char *src,

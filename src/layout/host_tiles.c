@@ -12,18 +12,28 @@
  * on the destination. Then the last bytes of each row wait for the next tile in an array of one line for each row.
  * AVX-512 joins the lines in registers. Otherwise, and at both ends of the rows, tiles go through a buffer, from
  * which whole lines are written.
+ *
+ * If rows of the source do not begin at lines either, two tiles that follow one another along the source read
+ * parts of the same lines. If the distance of the rows is close to a multiple of 4 KiB, as with 8193 bytes, these
+ * lines are in few sets of the first-level cache, which does not keep them until the second tile. So if a tile has
+ * more than LEATI_PAIR_SIDE rows, a run of each row is first copied into a buffer without such distances. From
+ * there tiles are copied in pairs.
  */
 #include "layout/host_kernels.h"
 #include "base/assert.h"
 
 #include <string.h>
 
-#define STAGE_ROW_BYTES 128 /* bytes of each destination row in the buffer, unless a tile needs more */
-#define ONE_RUN_BYTES 512   /* contiguous rows of at most this length are written from the buffer as one run */
+#define STAGE_ROW_BYTES 128    /* bytes of each destination row in the buffer, unless a tile needs more */
+#define ONE_RUN_BYTES 512      /* contiguous rows of at most this length are written from the buffer as one run */
+#define ONE_RUN_ODD_BYTES 1024 /* the same for units of an odd number of bytes, whose tiles are large */
 #define STAGE_BYTES ((size_t)64 << 10)
 #define RUN_BYTES ((size_t)192 << 10) /* bytes of the buffer with whole rows that are written as one run */
 #define AHEAD_ROWS 8                  /* source rows that are prefetched at a time, AHEAD_BYTES of each in turn */
 #define AHEAD_BYTES 128
+#define FETCHED_BYTES 512    /* bytes of each source row that are fetched at a time */
+#define CACHE_WAY_BYTES 4096 /* addresses with this distance are in the same set of the first-level cache, */
+#define CACHE_WAYS 8         /* which keeps at least this many lines */
 
 struct tiles_job {
     const struct leati_tiles *tiles;
@@ -150,21 +160,19 @@ static void direct(const struct tiles_job *job, char *dst, const char *src)
 
 /* ---- through the buffer ---- */
 
-/* Copies the units at to at + count - 1 of the destination rows first to first + high - 1, at most a tile's side,
- * into a buffer with rows at these offsets. */
-static void fill_column(const struct tiles_job *job, char *buffer, const int64_t *rows, const char *src,
-                        unsigned at, unsigned count, unsigned first, unsigned high)
+/* Copies count units of each of high destination rows, at most a tile's side, into a buffer with rows at these
+ * offsets. */
+static void fill_column(const struct tiles_job *job, char *buffer, const int64_t *rows, unsigned high,
+                        const char *src, const int64_t *src_rows, unsigned count)
 {
-    const char *from = src + (size_t)first * job->unit;
-
     for (unsigned i = 0; i < count; i += job->side) {
         char *to = buffer + (size_t)i * job->unit;
         unsigned wide = leati_least(job->side, count - i);
 
         if (wide < job->side || high < job->side || job->wide)
-            job->part(to, rows, high, from, job->src_rows + at + i, wide);
+            job->part(to, rows, high, src, src_rows + i, wide);
         else
-            job->tiles->cached[job->log](to, rows, from, job->src_rows + at + i);
+            job->tiles->cached[job->log](to, rows, src, src_rows + i);
     }
 }
 
@@ -191,20 +199,35 @@ static void staged_run(const struct tiles_job *job, char *dst, const char *src)
         unsigned end = leati_least(first + step, job->src_units);
 
         for (unsigned j = first; j < end; j += job->side)
-            fill_column(job, buffer + (j - first) * pitch, rows, src, 0, job->dst_units, j,
-                        leati_least(job->side, end - j));
+            fill_column(job, buffer + (j - first) * pitch, rows, leati_least(job->side, end - j),
+                        src + (size_t)j * job->unit, job->src_rows, job->dst_units);
         job->tiles->stream(dst + job->dst_rows[first], buffer, (end - first) * pitch);
     }
 }
 
 /* Memory for parts of destination rows: `bytes` has as many rows as a tile, and the first line of each of them is
- * for the incomplete line from the end of the previous part. `left` keeps these lines for all rows. */
+ * for the incomplete line from the end of the previous part. `left` keeps these lines for all rows, if there are
+ * any. */
 struct stage {
     size_t pitch;
+    bool has_left;
     int64_t rows[LEATI_LINE_BYTES];
     _Alignas(LEATI_LINE_BYTES) char bytes[STAGE_BYTES];
     _Alignas(LEATI_LINE_BYTES) char left[LEATI_TILES_STAGED_MOST][LEATI_LINE_BYTES];
 };
+
+/* A run of bytes of each source row of a pair of tiles, next to each other. */
+struct fetched {
+    int64_t rows[2 * LEATI_LINE_BYTES];
+    _Alignas(LEATI_LINE_BYTES) char bytes[2 * LEATI_LINE_BYTES][FETCHED_BYTES + LEATI_LINE_BYTES];
+};
+
+/* Copies this many bytes of each of count source rows. */
+static void fetch(struct fetched *fetched, const char *src, const int64_t *rows, unsigned count, size_t bytes)
+{
+    for (unsigned i = 0; i < count; i++)
+        memcpy(fetched->bytes[i], src + rows[i], bytes);
+}
 
 /* Writes from the buffer all lines of a row that end within the row's bytes at to made - 1. At the end of the row
  * also writes the incomplete line. staged: the address in the buffer of the row's byte number at. */
@@ -226,45 +249,80 @@ static void write_piece(const struct tiles_job *job, char *row, const char *stag
 
 /* Copies the units at to made - 1 of the destination rows first to first + high - 1 through the buffer. */
 static void staged_column(const struct tiles_job *job, struct stage *stage, char *dst, const char *src,
-                          unsigned at, unsigned made, unsigned first, unsigned high)
+                          const int64_t *src_rows, unsigned at, unsigned made, unsigned first, unsigned high)
 {
-    fill_column(job, stage->bytes + LEATI_LINE_BYTES, stage->rows, src, at, made - at, first, high);
+    fill_column(job, stage->bytes + LEATI_LINE_BYTES, stage->rows, high, src, src_rows, made - at);
     for (unsigned i = 0; i < high; i++) {
         char *staged = stage->bytes + i * stage->pitch;
 
-        if (at)
+        if (at && stage->has_left)
             memcpy(staged, stage->left[first + i], LEATI_LINE_BYTES);
         write_piece(job, dst + job->dst_rows[first + i], staged + LEATI_LINE_BYTES, (size_t)at * job->unit,
                     (size_t)made * job->unit);
-        memcpy(stage->left[first + i], staged + stage->pitch - LEATI_LINE_BYTES, LEATI_LINE_BYTES);
+        if (stage->has_left)
+            memcpy(stage->left[first + i], staged + stage->pitch - LEATI_LINE_BYTES, LEATI_LINE_BYTES);
     }
+}
+
+/* Returns true if too many of these source rows begin in one set of the first-level cache, and some do not begin
+ * at a line. The next tile needs the rest of the lines that a tile ends in, but by then they have left the cache.
+ */
+static bool crowded(const char *src, const int64_t *rows, unsigned count)
+{
+    unsigned sharing = 0, unaligned = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t at = (uintptr_t)(src + rows[i]);
+
+        sharing += ((at ^ (uintptr_t)(src + rows[0])) & (CACHE_WAY_BYTES - LEATI_LINE_BYTES)) == 0;
+        unaligned += at % LEATI_LINE_BYTES != 0;
+    }
+    return sharing > CACHE_WAYS && unaligned;
 }
 
 /* Copies one part of each row after the other. If the instruction set has joined tiles, they make the parts
  * between the first and the last one in registers. */
 static void staged_rows(const struct tiles_job *job, char *dst, const char *src)
 {
-    unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit;
+    unsigned all = job->dst_units + job->ahead, tile_bytes = job->side * job->unit, run = job->src_units;
     leati_joined_tile joined = job->wide ? NULL : job->tiles->joined[job->log];
-    unsigned tiles = joined ? 1 + (job->side <= LEATI_PAIR_SIDE) : (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes,
+    bool small = job->side <= LEATI_PAIR_SIDE;
+    bool fetches = joined && !small && crowded(src, job->src_rows, leati_least(2 * job->side, all));
+    bool pair = fetches || small;
+    unsigned tiles = joined ? (pair ? 2 : 1) : (STAGE_ROW_BYTES + tile_bytes - 1) / tile_bytes,
              most = tiles * job->side;
+    struct fetched fetched;
     struct stage stage;
 
     stage.pitch = LEATI_LINE_BYTES + (size_t)tiles * tile_bytes;
     leati_assert(stage.pitch * job->side <= STAGE_BYTES && job->src_units <= LEATI_TILES_STAGED_MOST);
+    stage.has_left = !job->alike || (uintptr_t)dst % LEATI_LINE_BYTES;
     buffer_rows(job, stage.pitch, stage.rows);
+    if (fetches) {
+        run = (unsigned)FETCHED_BYTES / job->unit;
+        for (unsigned i = 0; i < most; i++)
+            fetched.rows[i] = (int64_t)(i * sizeof fetched.bytes[0]);
+    }
     for (unsigned at = 0; at < all; at += most) {
         unsigned made = leati_least(at + most, all);
+        const int64_t *rows = fetches ? fetched.rows : job->src_rows + at;
 
         for (unsigned j = 0; j < job->src_units; j += job->side) {
             unsigned high = leati_least(job->side, job->src_units - j);
+            const char *from = src + (size_t)j * job->unit;
 
-            prefetch(job, src, at + most, most, j);
+            if (!fetches) {
+                prefetch(job, src, at + most, most, j);
+            } else {
+                if (j % run == 0)
+                    fetch(&fetched, from, job->src_rows + at, made - at,
+                          (size_t)leati_least(run, job->src_units - j) * job->unit);
+                from = fetched.bytes[0] + (size_t)(j % run) * job->unit;
+            }
             if (joined && at && made < all && high == job->side)
-                joined(dst + (size_t)at * job->unit, job->dst_rows + j, src + (size_t)j * job->unit,
-                       job->src_rows + at, stage.left[j]);
+                joined(dst + (size_t)at * job->unit, job->dst_rows + j, from, rows, stage.left[j], pair);
             else
-                staged_column(job, &stage, dst, src, at, made, j, high);
+                staged_column(job, &stage, dst, from, rows, at, made, j, high);
         }
     }
 }
@@ -272,7 +330,8 @@ static void staged_rows(const struct tiles_job *job, char *dst, const char *src)
 static void staged(const struct tiles_job *job, char *dst, const char *src)
 {
     size_t row_bytes = (size_t)job->dst_units * job->unit;
-    bool one_run = row_bytes <= ONE_RUN_BYTES && !job->behind && !job->ahead;
+    size_t most = job->wide && job->unit % 2 ? ONE_RUN_ODD_BYTES : ONE_RUN_BYTES;
+    bool one_run = row_bytes <= most && !job->behind && !job->ahead;
 
     for (unsigned j = 1; j < job->src_units && one_run; j++)
         one_run = job->dst_rows[j] == job->dst_rows[j - 1] + (int64_t)row_bytes;

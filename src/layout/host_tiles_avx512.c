@@ -304,10 +304,9 @@ AVX512 static void stream(char *dst, const char *src, size_t bytes)
         tile_##bytes(&second, PAIRED);                                                                            \
     }                                                                                                             \
     AVX512 static void joined_##bytes(char *dst, const int64_t *dst_rows, const char *src,                        \
-                                      const int64_t *src_rows, char *left)                                        \
+                                      const int64_t *src_rows, char *left, bool pair)                             \
     {                                                                                                             \
         _Alignas(64) char before[64 / bytes * 64];                                                                \
-        bool pair = 64 / (bytes) <= LEATI_PAIR_SIDE;                                                              \
         const struct avx512_tile first = {.dst = before, .dst_rows = in_a_row, .src = src, .src_rows = src_rows}; \
         const struct avx512_tile last = {.dst = dst,                                                              \
                                          .dst_rows = dst_rows,                                                    \

@@ -8,6 +8,8 @@
 #include "layout_arenas.h"
 
 #include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define LARGE_BYTES ((uint64_t)256 << 10)
 #define ARENA_BYTES ((size_t)16 << 20)
@@ -219,6 +221,30 @@ static leat_conversion conversion_of(leat_number dst, leat_number src)
     return conversion;
 }
 
+/* Gives the elements of a pair of layouts, which have 1 byte, other sizes. */
+static void resize_elements(struct layouts_pair *pair, uint32_t dst_bytes, uint32_t src_bytes)
+{
+    pair->dst.element_bytes = dst_bytes;
+    pair->src.element_bytes = src_bytes;
+    pair->dst.offset_bytes *= dst_bytes;
+    pair->src.offset_bytes *= src_bytes;
+    for (uint32_t i = 0; i < pair->dst.dims; i++) {
+        pair->dst.stride_bytes[i] *= dst_bytes;
+        pair->src.stride_bytes[i] *= src_bytes;
+    }
+    layouts_measure(pair);
+}
+
+static void draw_factors(leat_conversion *conversion)
+{
+    for (uint32_t i = 0; i < LEAT_CONVERT_MAX_CHANNELS; i++) {
+        scales[i] = random_factor();
+        biases[i] = random_factor();
+    }
+    conversion->scale = chance(4) ? scales : NULL;
+    conversion->bias = chance(4) ? biases : NULL;
+}
+
 /* Draws types, bytes to reverse, scales and biases for a pair of layouts that has 1 byte for each element, and
  * sets the sizes of its elements. */
 static void draw_conversion(struct layouts_pair *pair, leat_conversion *conversion)
@@ -234,23 +260,10 @@ static void draw_conversion(struct layouts_pair *pair, leat_conversion *conversi
     }
     dst_bytes = bits ? 2u << chance(3) : number_bytes[conversion->dst];
     src_bytes = bits ? dst_bytes : number_bytes[conversion->src];
-    pair->dst.element_bytes = dst_bytes;
-    pair->src.element_bytes = src_bytes;
-    pair->dst.offset_bytes *= dst_bytes;
-    pair->src.offset_bytes *= src_bytes;
-    for (uint32_t i = 0; i < pair->dst.dims; i++) {
-        pair->dst.stride_bytes[i] *= dst_bytes;
-        pair->src.stride_bytes[i] *= src_bytes;
-    }
-    layouts_measure(pair);
+    resize_elements(pair, dst_bytes, src_bytes);
     if (bits)
         return;
-    for (uint32_t i = 0; i < LEAT_CONVERT_MAX_CHANNELS; i++) {
-        scales[i] = random_factor();
-        biases[i] = random_factor();
-    }
-    conversion->scale = chance(4) ? scales : NULL;
-    conversion->bias = chance(4) ? biases : NULL;
+    draw_factors(conversion);
     if (pair->dst.dims && chance(4)) {
         uint32_t dim = (uint32_t)chance(pair->dst.dims);
 
@@ -463,6 +476,200 @@ static void large_layouts(void **state)
     end_arenas(&arenas);
 }
 
+/* Every pair of types, and bits of 2 and 4 bytes: (type of dst, type of src), (size, size). */
+static const struct types {
+    leat_number dst, src;
+    uint32_t dst_bytes, src_bytes;
+} all_types[] = {
+#define FROM(src, bytes)                                                                                          \
+    {LEAT_NUMBER_F16, src, 2, bytes}, {LEAT_NUMBER_BF16, src, 2, bytes},                                          \
+    {                                                                                                             \
+        LEAT_NUMBER_F32, src, 4, bytes                                                                            \
+    }
+    FROM(LEAT_NUMBER_U8, 1),
+    FROM(LEAT_NUMBER_F16, 2),
+    FROM(LEAT_NUMBER_BF16, 2),
+    FROM(LEAT_NUMBER_F32, 4),
+    {LEAT_NUMBER_BITS, LEAT_NUMBER_BITS, 2, 2},
+    {LEAT_NUMBER_BITS, LEAT_NUMBER_BITS, 4, 4},
+};
+#define ALL_TYPES (sizeof all_types / sizeof all_types[0])
+
+/* Converts between layouts whose last two dimensions are cut out of larger ones, from and to any alignment. sizes:
+ * of the elements that are converted. order: as for leat_layout_permute(), applied to the source. */
+static void convert_cut(struct test_state *t, struct arenas *arenas, const struct types *types,
+                        const int64_t sizes[3], const uint32_t order[3], unsigned channel_dim)
+{
+    leat_conversion conversion = conversion_of(types->dst, types->src);
+    struct layouts_pair pair = {.nested = true};
+    int64_t dst_sizes[3];
+
+    for (uint32_t dim = 0; dim < 3; dim++)
+        dst_sizes[dim] = sizes[order[dim]];
+    for (uint32_t side = 0; side < 2; side++) {
+        leat_layout *layout = side ? &pair.src : &pair.dst;
+        const int64_t *inner = side ? sizes : dst_sizes;
+        int64_t around[3];
+
+        memcpy(around, inner, sizeof around);
+        for (uint32_t dim = 1; dim < 3; dim++)
+            around[dim] += chance(2) ? 0 : (int64_t)chance(20);
+        OK(leat_layout_dense(layout, 3, around, 1));
+        for (uint32_t dim = 1; dim < 3; dim++) {
+            int64_t first = (int64_t)chance((uint64_t)(around[dim] - inner[dim]) + 1);
+
+            OK(leat_layout_slice(layout, dim, first, first + inner[dim], 1));
+        }
+    }
+    OK(leat_layout_permute(&pair.src, order));
+    resize_elements(&pair, types->dst_bytes, types->src_bytes);
+    conversion.flags = chance(3) ? 0 : (uint32_t)chance(4);
+    if (types->dst != LEAT_NUMBER_BITS) {
+        draw_factors(&conversion);
+        if (channel_dim < 3 && pair.dst.size[channel_dim] <= LEAT_CONVERT_MAX_CHANNELS) {
+            conversion.channel_dim = channel_dim;
+            conversion.channels = (uint32_t)pair.dst.size[channel_dim];
+        }
+    }
+    convert_pair(t->stream, arenas, DEVICE, DEVICE, &pair, &conversion);
+}
+
+static void rows_of_all_types(void **state)
+{
+    /* The last dimension is the line, or counts channels. */
+    static const int64_t sizes[][3] = {{1, 1, 20000}, {1, 3, 4096}, {2, 9, 64},   {3, 5, 65},  {2, 3, 1023},
+                                       {2, 7, 333},   {1, 1, 262},  {3, 50, 3},   {2, 600, 3}, {1, 41, 2},
+                                       {1, 700, 4},   {2, 99, 5},   {1, 64, 7},   {3, 1, 100}, {2, 40, 25},
+                                       {1, 30, 255},  {2, 9, 256},  {1, 20, 254}, {1, 33, 12}, {1, 5, 128}};
+    static const uint32_t order[] = {0, 1, 2};
+    struct test_state *t = *state;
+    struct arenas arenas;
+
+    make_arenas(t, &arenas, (size_t)2 << 20);
+    fill_source(&arenas);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] * ALL_TYPES; i++)
+        for (unsigned channel_dim = 1; channel_dim < 4; channel_dim++)
+            convert_cut(t, &arenas, &all_types[i % ALL_TYPES], sizes[i / ALL_TYPES], order, channel_dim);
+    end_arenas(&arenas);
+}
+
+/* Two dimensions exchanged: planes that become pixels, pixels that become planes, and tiles. */
+static void transposes_of_all_types(void **state)
+{
+    static const int64_t sizes[][3] = {{2, 3, 1024}, {1, 4, 1030}, {1, 3, 4099}, {5, 4, 64},   {3, 3, 223},
+                                       {2, 64, 64},  {1, 65, 131}, {2, 32, 200}, {1, 129, 70}, {1, 256, 40},
+                                       {1, 35, 250}, {2, 5, 300},  {2, 300, 3},  {1, 1000, 4}, {1, 260, 33}};
+    static const uint32_t order[] = {0, 2, 1};
+    struct test_state *t = *state;
+    struct arenas arenas;
+
+    make_arenas(t, &arenas, (size_t)2 << 20);
+    fill_source(&arenas);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] * ALL_TYPES; i++)
+        for (unsigned n = 0; n < 4; n++)
+            convert_cut(t, &arenas, &all_types[i % ALL_TYPES], sizes[i / ALL_TYPES], order, n);
+    end_arenas(&arenas);
+}
+
+/* One launch makes many copies, each from and to other addresses. */
+static void batches_of_all_types(void **state)
+{
+    enum { COPIES = 24, ROOM = 20000 };
+    static const int64_t sizes[][2] = {{1000, 3}, {3, 1030}, {4, 513}, {40, 70}, {1, 2999}};
+    struct test_state *t = *state;
+    size_t bytes = (size_t)COPIES * ROOM;
+    unsigned char *dst = test_alloc(t->device, LEAT_KIND_DEVICE, bytes),
+                  *src = test_alloc(t->device, LEAT_KIND_DEVICE, bytes), *numbers = test_buffer(bytes),
+                  *seen = test_buffer(bytes), *wanted = test_buffer(bytes);
+
+    test_pattern(numbers, bytes, 1);
+    OK(leat_copy_sync(t->stream, src, numbers, bytes));
+    for (size_t n = 0; n < sizeof sizes / sizeof sizes[0] * ALL_TYPES * 2; n++) {
+        const struct types *types = &all_types[n / 2 % ALL_TYPES];
+        leat_conversion conversion = conversion_of(types->dst, types->src);
+        leat_layout_copy copies[COPIES];
+        struct layouts_pair pair = {.nested = true};
+
+        OK(leat_layout_dense(&pair.src, 2, sizes[n / 2 / ALL_TYPES], types->src_bytes));
+        if (n % 2)
+            OK(leat_layout_transpose(&pair.src, 0, 1));
+        OK(leat_layout_dense(&pair.dst, 2, pair.src.size, types->dst_bytes));
+        layouts_measure(&pair);
+        if (types->dst != LEAT_NUMBER_BITS) {
+            draw_factors(&conversion);
+            conversion.channel_dim = pair.dst.size[0] > 256 || (pair.dst.size[1] <= 256 && chance(2));
+            conversion.channels = (uint32_t)pair.dst.size[conversion.channel_dim];
+            if (conversion.channels > 256)
+                conversion.channels = conversion.channel_dim = 0;
+        }
+        memset(wanted, 0x44, bytes);
+        for (size_t i = 0; i < COPIES; i++) {
+            size_t to = i * ROOM + chance(9) * types->dst_bytes, from = i * ROOM + chance(9) * types->src_bytes;
+
+            copies[i] = (leat_layout_copy){.dst = dst + to,
+                                           .dst_layout = &pair.dst,
+                                           .src = src + from,
+                                           .src_layout = &pair.src,
+                                           .conversion = &conversion};
+            convert_plainly(&pair, &conversion, wanted + to, numbers + from);
+        }
+        OK(leat_fill(t->stream, dst, 0x44, bytes));
+        OK(leat_copy_layouts(t->stream, copies, COPIES));
+        OK(leat_copy_sync(t->stream, seen, dst, bytes));
+        assert_memory_equal(seen, wanted, bytes);
+    }
+    OK(leat_memory_free(dst));
+    OK(leat_memory_free(src));
+    free(numbers);
+    free(seen);
+    free(wanted);
+}
+
+/* A source that is not aligned begins and ends at pages that cannot be accessed. A kernel that reads beyond it
+ * then fails, at least on the CPU device. */
+static void sources_between_missing_pages(void **state)
+{
+    struct test_state *t = *state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *memory = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *src = memory + page, *dst = test_alloc(t->device, LEAT_KIND_DEVICE, 4 * page),
+                  *seen = test_buffer(4 * page), *wanted = test_buffer(4 * page);
+
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(mprotect(src, page, PROT_READ | PROT_WRITE), 0);
+    test_pattern(src, page, 0);
+    OK(leat_register(t->device, src, page));
+    for (size_t i = 0; i < ALL_TYPES * 16; i++) {
+        const struct types *types = &all_types[i / 16];
+        leat_conversion conversion = conversion_of(types->dst, types->src);
+        size_t apart = i % 4 * types->src_bytes;
+        struct layouts_pair pair = {.nested = true};
+
+        /* Without the first or the last elements of the page; rows, or pixels that become planes and vice versa.
+         */
+        OK(leat_layout_dense(&pair.src, 2, (int64_t[]){(int64_t)((page / types->src_bytes - i % 4) / 3), 3},
+                             types->src_bytes));
+        if (i % 16 >= 12)
+            OK(leat_layout_dense(&pair.src, 2, (int64_t[]){3, pair.src.size[0]}, types->src_bytes));
+        if (i % 16 >= 8)
+            OK(leat_layout_transpose(&pair.src, 0, 1));
+        OK(leat_layout_dense(&pair.dst, 2, pair.src.size, types->dst_bytes));
+        layouts_measure(&pair);
+        memset(wanted, 0x44, 4 * page);
+        apart = i % 8 < 4 ? apart : page - (size_t)pair.src_high;
+        convert_plainly(&pair, &conversion, wanted, src + apart);
+        OK(leat_fill(t->stream, dst, 0x44, 4 * page));
+        OK(leat_copy_convert(t->stream, dst, &pair.dst, src + apart, &pair.src, &conversion));
+        OK(leat_copy_sync(t->stream, seen, dst, 4 * page));
+        assert_memory_equal(seen, wanted, 4 * page);
+    }
+    OK(leat_unregister(src));
+    assert_int_equal(munmap(memory, 3 * page), 0);
+    OK(leat_memory_free(dst));
+    free(seen);
+    free(wanted);
+}
+
 /* ---- order, and what belongs to the caller ---- */
 
 static void conversions_run_in_stream_order(void **state)
@@ -635,6 +842,10 @@ int main(void)
         STATE_TEST(random_layouts_between_all_kinds),
         STATE_TEST(shapes_of_images),
         STATE_TEST(large_layouts),
+        STATE_TEST(rows_of_all_types),
+        STATE_TEST(transposes_of_all_types),
+        STATE_TEST(batches_of_all_types),
+        STATE_TEST(sources_between_missing_pages),
         STATE_TEST(conversions_run_in_stream_order),
         STATE_TEST(explanations_name_the_conversion),
         STATE_TEST(bad_conversions_are_refused),

@@ -1,10 +1,13 @@
 /*
  * test_cuda_code.c - tests which form of its kernels leat loads on CUDA devices: machine code where it has some,
- * and PTX if there is none for the GPU, the driver is too old, or the driver refuses the machine code.
+ * and PTX if there is none for the GPU, the driver is too old, or the driver refuses the machine code; and that leat
+ * loads them before it makes a stream wait for a program.
  *
  * Each case runs in its own process, because a process loads the fake CUDA library (tests/fake/fake_cuda.c) once.
  */
 #include "run_self.h"
+
+#include <leat/storage.h>
 
 #include <dlfcn.h>
 #include <string.h>
@@ -110,6 +113,48 @@ static void refused_machine_code_is_not_tried_again(void **state)
     EXPECT_CODE("code=222", "sm_90", "PTX", "12"); /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
 }
 
+static size_t never(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status)
+{
+    (void)object, (void)offset, (void)memory, (void)bytes;
+    *status = LEAT_NOT_READY;
+    return 0;
+}
+
+/* CUDA lets a load of kernels wait for all streams. So a copy of a program's storage, for which a stream may wait
+ * for ever, must load leat's kernels first. The copy itself fails here: streams of the fake library cannot wait. */
+static void load_before_a_stream_waits(void)
+{
+    leat_storage_ops ops = LEAT_STORAGE_OPS_INIT;
+    unsigned before, loaded, after, texts;
+    leat_device *device;
+    leat_stream *stream;
+    leat_module *module;
+    void *memory;
+
+    ops.move = never;
+    OK(leat_device_open("cuda:0", &device));
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 4096, &memory));
+    count_images(&before, &texts);
+    assert_int_equal(before, 0);
+    assert_int_not_equal(leat_storage_read_start(stream, memory, &ops, NULL, 4096, NULL, NULL), LEAT_OK);
+    count_images(&loaded, &texts);
+    assert_true(loaded > 1);
+    OK(leat_module_builtin(device, &module));
+    OK(leat_module_layout(device, &module));
+    count_images(&after, &texts);
+    assert_int_equal(after, loaded); /* nothing was missing */
+    OK(leat_memory_free(memory));
+    OK(leat_stream_destroy(stream));
+    OK(leat_device_close(device));
+}
+
+static void kernels_are_loaded_before_a_stream_waits(void **state)
+{
+    (void)state;
+    assert_int_equal(run_self("FAKE_CUDA", "compute=90", (const char *const[]){"waits"}, 1), CONTENT);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -118,10 +163,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_gpus_get_ptx),
         cmocka_unit_test(old_drivers_get_ptx),
         cmocka_unit_test(refused_machine_code_is_not_tried_again),
+        cmocka_unit_test(kernels_are_loaded_before_a_stream_waits),
     };
 
     if (argc == 4) {
         load_modules(argv[1], argv[2], (unsigned)(argv[3][0] - '0'), (unsigned)(argv[3][1] - '0'));
+        return CONTENT;
+    }
+    if (argc == 2) {
+        load_before_a_stream_waits();
         return CONTENT;
     }
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)

@@ -151,6 +151,36 @@ static void random_layouts_are_copied(void **unused)
                 fail_msg("kernel %u was never run with instructions %u", i, j);
 }
 
+/* The source rows begin in few sets of the first-level cache, so tiles may copy them into a buffer first. */
+static void rows_in_few_cache_sets_are_copied(void **unused)
+{
+    struct cases_rooms rooms = cases_make_rooms(ROOM_BYTES);
+
+    (void)unused;
+    for (uint64_t i = 0; i < 200; i++) {
+        unsigned unit = 1u << i % 5;
+        struct leati_canonical canonical = {.dims = 2, .unit_bytes = unit, .element_bytes = unit, .index_dim = -1};
+        struct leati_host_layout host;
+
+        cases_draw_from(i);
+        canonical.size[0] = 200 + chance(500);
+        canonical.size[1] = 100 + chance(200);
+        canonical.dst_stride[0] = canonical.src_stride[1] = unit;
+        canonical.dst_stride[1] = (int64_t)((canonical.size[0] + chance(3)) * unit);
+        canonical.src_stride[0] = (int64_t)(4096 + chance(3) * unit);
+        canonical.payload_bytes = canonical.size[0] * canonical.size[1] * unit;
+        canonical.dst_high =
+            (int64_t)(canonical.size[1] - 1) * canonical.dst_stride[1] + (int64_t)(canonical.size[0] * unit);
+        canonical.src_high =
+            (int64_t)(canonical.size[0] - 1) * canonical.src_stride[0] + (int64_t)(canonical.size[1] * unit);
+        leati_host_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, &host);
+        assert_int_equal(host.kernel, LEATI_HOST_TILES);
+        host.level = (enum leati_host_level)chance((uint64_t)leati_host_level() + 1);
+        host.streaming = chance(4);
+        run_canonical(&canonical, &host, &rooms, NULL, 0, i);
+    }
+}
+
 /* Elements of 8 bytes are copied in units of 4 bytes. If two threads wrote the same element, each of them could
  * write one half last. So leat must not divide the indexed dimension, even if a tile's unit has 48 bytes and
  * contains whole elements. */
@@ -186,6 +216,7 @@ static void split_elements_of_a_list_have_one_thread(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_layouts_are_copied),
+                                       cmocka_unit_test(rows_in_few_cache_sets_are_copied),
                                        cmocka_unit_test(split_elements_of_a_list_have_one_thread)};
 
     cases_begin(argc, argv, "unit_layout_host", 2000);
