@@ -32,7 +32,8 @@ Q := @
 say = @printf '  %-5s %s\n'
 endif
 
-WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+# WERROR=-Werror makes warnings errors. It is the only flag whose change builds nothing again.
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(WERROR)
 # CHECKED=1 compiles the assertions of src/base/assert.h in: for the library of the tests, and for sanitizer
 # builds.
 checked_flag = $(if $(filter 1,$(CHECKED)),-DLEATI_CHECKED)
@@ -60,7 +61,7 @@ lib: $(BUILD)/libleat.a $(BUILD)/libleat.so
 
 # All objects depend on this file. Its contents change with the compiler, the flags and the version, so that the
 # objects are then built again.
-flags_now = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(VERSION)
+flags_now = $(CC) $(filter-out -Werror,$(ALL_CFLAGS)) $(LDFLAGS) $(VERSION)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(flags_now))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(flags_now))' >$@
@@ -207,6 +208,15 @@ $(BUILD)/bench/share_rates: bench/share_rates.c $(BUILD)/libleat.a $(BUILD)/flag
 share-rates: $(BUILD)/bench/share_rates
 	$(Q)$(BUILD)/bench/share_rates $(SHARE_OPTIONS)
 
+# Reads of a file to one device or two, beside their bounds.
+$(BUILD)/bench/file_bounds: bench/file_bounds.c $(BUILD)/libleat.a $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -MMD -MP -MF $@.d $< $(LDFLAGS) $(BUILD)/libleat.a $(LIB_LIBS) -o $@
+-include $(BUILD)/bench/file_bounds.d
+file-bounds: $(BUILD)/bench/file_bounds
+	$(Q)$(BUILD)/bench/file_bounds
+
 # Programs that "leat trace" gives advice about, and what its forecasts are worth. They export their functions, so that
 # traces name these.
 trace_programs := $(BUILD)/bench/trace_programs
@@ -217,7 +227,7 @@ $(trace_programs): bench/trace_programs.c $(BUILD)/libleat.a $(BUILD)/flags
 -include $(BUILD)/bench/trace_programs.d
 trace-savings: $(trace_programs) $(BUILD)/leat
 	$(Q)bench/trace_savings.py $(trace_programs) $(BUILD)/leat
-.PHONY: share-rates trace-cost trace-savings
+.PHONY: file-bounds share-rates trace-cost trace-savings
 
 # ---- tests and checks ---------------------------------------------------------------------------------------
 
@@ -229,8 +239,9 @@ san_flags := -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all
 asan:
 	+$(Q)TEST_TIMEOUT=1800 tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/asan' \
 	    CFLAGS='$(san_flags) -fsanitize=address,undefined' -- $(asan_suites)
+# Huge pages save ThreadSanitizer a part of the time: most of it goes to faults of its shadow memory.
 tsan:
-	+$(Q)tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/tsan' CFLAGS='$(san_flags) -fsanitize=thread' -- $(tsan_suites)
+	+$(Q)TSAN_OPTIONS=no_huge_pages_for_shadow=0 tests/suites.sh '$(MAKE)' CHECKED=1 BUILD='$(BUILD)/tsan' CFLAGS='$(san_flags) -fsanitize=thread' -- $(tsan_suites)
 
 headers:
 	$(Q)tools/check-headers.sh '$(CC)' '$(CXX)'
@@ -385,6 +396,8 @@ make trace-savings   what the advice of "leat trace" promises and what it saves
 make run-rates       copies of a CUDA program alone and under leat run, on a GPU; MIB=16: up to 16 MiB
 make share-rates     copies, hand-overs and a broadcast of two processes that share memory, on the best devices;
                      SHARE_OPTIONS='cuda:0 cuda:1 --quick': these devices, a short run
+make file-bounds     reads of a file to cuda:0 and cuda:1 beside what the link, the host's threads, and plain threads with
+                     pinned chunks of their own reach
 make first-use       how long the first call of a process waits for leat's kernels, on cuda:0
 make compat-symbols     libleat-cudart.so and the like export what docs/compatibility.md lists and nothing else
 make compat-abi      the compatibility headers agree with the vendor's, where those are installed

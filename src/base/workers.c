@@ -14,6 +14,7 @@
 
 #define POOLS_MAX 64
 #define FEW_THREADS 4u /* waiting threads help until this many threads copy */
+#define HELPED_MOST 64u /* tasks that leati_workers_nudge_and_help() works on before others get their turn */
 
 /* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it, which
  * takes some 150 us in a virtual machine. AWAKE_IN_COPY_NS: how long an idle thread stays awake while a stream is
@@ -58,6 +59,9 @@ static struct leati_workers *pools[POOLS_MAX] LEATI_GUARDED_BY(pools_lock);
  * signal after its task and the pool were freed. */
 static struct leati_lock left_lock = LEATI_LOCK_INITIALIZER;
 static pthread_cond_t left_there = PTHREAD_COND_INITIALIZER;
+
+/* Number of STORAGE tasks in all pools. Relaxed: only says whether it is worth while to look for one. */
+static atomic_uint storage_tasks;
 
 /* ---- the list of tasks ---- */
 
@@ -107,6 +111,8 @@ static void forget(struct leati_workers *workers, struct leati_task *task)
     unlist(workers, task);
     task->listed = false;
     atomic_fetch_sub_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
+    if (task->type->class == LEATI_WORK_STORAGE)
+        atomic_fetch_sub_explicit(&storage_tasks, 1, memory_order_relaxed);
 }
 
 LEATI_HOT unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_work_class class)
@@ -132,8 +138,9 @@ struct seen {
 };
 
 /* Finds a task that has a part to do now, enters it and returns it; NULL if there is none. Removes tasks that have
- * no parts left from the list. */
-static struct leati_task *find_task(struct leati_workers *workers, bool helper, struct seen *seen)
+ * no parts left from the list. helped: the class that a helper works on; ignored for workers. */
+static struct leati_task *find_task(struct leati_workers *workers, bool helper, enum leati_work_class helped,
+                                    struct seen *seen)
 {
     struct leati_task *task, *next;
 
@@ -148,7 +155,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
             forget(workers, task);
             continue;
         }
-        if (helper && task->type->class != LEATI_WORK_COPIES)
+        if (helper && task->type->class != helped)
             continue;
         seen->lively = seen->lively || (task->type->is_lively && task->type->is_lively(task));
         if (!has_room(workers, task, helper))
@@ -157,8 +164,11 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
             break;
         seen->waiting = seen->waiting || taken == LEATI_NOT_YET;
     }
+    /* A worker that found a task needs to know about the other tasks too; see run_worker(). */
+    for (next = task && !helper ? task->next : NULL; next && !seen->waiting; next = next->next)
+        seen->waiting = has_room(workers, next, false) && next->type->look(next, false) == LEATI_NOT_YET;
     if (task) {
-        leati_assert(!helper || task->type->class == LEATI_WORK_COPIES);
+        leati_assert(!helper || task->type->class == helped);
         task->workers++;
         if (!helper)
             atomic_fetch_add_explicit(&workers->busy[task->type->class], 1, memory_order_relaxed);
@@ -367,7 +377,7 @@ static void *run_worker(void *argument)
 
         if (atomic_load_explicit(&workers->ending, memory_order_acquire))
             return NULL;
-        task = find_task(workers, false, &seen);
+        task = find_task(workers, false, LEATI_WORK_CLASSES, &seen);
         if (!task) {
             uint64_t now = leati_clock_ns();
 
@@ -375,7 +385,9 @@ static void *run_worker(void *argument)
             rest(workers, news, now - idle_since, copied, &seen);
             continue;
         }
-        if (wants_more(workers, task))
+        /* This thread may have polled the tasks that wait, and is busy now. So another one must poll them. */
+        if (wants_more(workers, task) ||
+            (seen.waiting && !atomic_load_explicit(&workers->polling, memory_order_relaxed)))
             wake_some(workers, 1, true, true);
         idle_since = 0;
         copied = copies_bytes(task->type->class);
@@ -400,6 +412,8 @@ static void add(struct leati_workers *workers, struct leati_task *task, unsigned
     list(workers, task);
     task->listed = true;
     atomic_fetch_add_explicit(&workers->tasks[task->type->class], 1, memory_order_relaxed);
+    if (task->type->class == LEATI_WORK_STORAGE)
+        atomic_fetch_add_explicit(&storage_tasks, 1, memory_order_relaxed);
     unlock(workers);
     atomic_fetch_add(&workers->news, 1);
     wake_some(workers, wakes, !task->owned, joins);
@@ -410,19 +424,126 @@ void leati_workers_add(struct leati_workers *workers, struct leati_task *task, u
     add(workers, task, wakes, task->owned);
 }
 
+static bool has_storage(const struct leati_workers *workers)
+{
+    return workers && leati_workers_threads(workers, LEATI_WORK_STORAGE);
+}
+
+/* Lets the pool's threads look at their tasks again. A thread reads news, looks at the tasks, and sleeps only
+ * if news is still the same: rest(). */
+static void nudge(struct leati_workers *workers)
+{
+    atomic_fetch_add(&workers->news, 1);
+    wake_some(workers, 1, true, false);
+}
+
 void leati_workers_nudge(void)
 {
     /* The lock keeps the pools. Whoever holds it while it joins a pool's threads has no tasks left there, so a
      * worker that calls from a task does not wait for itself. */
     leati_lock(&pools_lock);
-    for (unsigned i = 0; i < POOLS_MAX; i++) {
-        if (!pools[i] || !leati_workers_threads(pools[i], LEATI_WORK_STORAGE))
+    for (unsigned i = 0; i < POOLS_MAX; i++)
+        if (has_storage(pools[i]))
+            nudge(pools[i]);
+    leati_unlock(&pools_lock);
+}
+
+/* Returns true if a worker, but not a helper, could do a part of some STORAGE task now. */
+static bool needs_worker(struct leati_workers *workers)
+{
+    struct leati_task *task;
+
+    lock(workers);
+    task = workers->first;
+    while (task && (task->type->class != LEATI_WORK_STORAGE || task->type->look(task, false) != LEATI_TAKEN ||
+                    task->type->look(task, true) == LEATI_TAKEN))
+        task = task->next;
+    unlock(workers);
+    return task;
+}
+
+bool leati_workers_has_part(struct leati_workers *workers, const struct leati_task *task)
+{
+    bool has;
+
+    lock(workers);
+    has = task->listed && task->type->look(task, false) == LEATI_TAKEN;
+    unlock(workers);
+    return has;
+}
+
+/* Enters a STORAGE task that a helper can work on, which keeps its pool until it is left. Returns NULL if there
+ * is none. */
+static struct leati_task *enter_storage(struct leati_workers **workers)
+{
+    struct leati_task *task = NULL;
+    struct seen seen;
+
+    leati_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX && !task; i++)
+        if (has_storage(pools[i]))
+            task = find_task(*workers = pools[i], true, LEATI_WORK_STORAGE, &seen);
+    leati_unlock(&pools_lock);
+    return task;
+}
+
+void leati_workers_nudge_and_help(void)
+{
+    struct leati_workers *workers;
+    struct leati_task *task = NULL;
+
+    leati_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX; i++)
+        if (has_storage(pools[i]) && needs_worker(pools[i]))
+            nudge(pools[i]);
+    leati_unlock(&pools_lock);
+    for (unsigned i = 0; i < HELPED_MOST; i++) {
+        task = enter_storage(&workers);
+        if (!task || !leati_workers_work(workers, task))
+            break;
+    }
+    /* The workers do what is left, also for a task that says that it has a part and then has none. */
+    if (task)
+        leati_workers_nudge();
+}
+
+/* Enters the STORAGE task that waits for this flag, if a helper can do a part of it now. */
+static struct leati_task *enter_by_flag(const void *flag, struct leati_workers **workers)
+{
+    struct leati_task *task = NULL;
+
+    leati_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX && !task; i++) {
+        if (!has_storage(pools[i]))
             continue;
-        /* A thread reads news, looks at the tasks, and sleeps only if news is still the same: rest(). */
-        atomic_fetch_add(&pools[i]->news, 1);
-        wake_some(pools[i], 1, true, false);
+        *workers = pools[i];
+        lock(*workers);
+        task = (*workers)->first;
+        while (task && (task->type->class != LEATI_WORK_STORAGE || task->flag != flag ||
+                        !has_room(*workers, task, true) || task->type->look(task, true) != LEATI_TAKEN))
+            task = task->next;
+        if (task)
+            task->workers++;
+        unlock(*workers);
     }
     leati_unlock(&pools_lock);
+    return task;
+}
+
+void leati_workers_help_flag(const void *flag)
+{
+    struct leati_workers *workers;
+    struct leati_task *task;
+
+    if (!atomic_load_explicit(&storage_tasks, memory_order_relaxed))
+        return;
+    /* Look again after each part: workers that a nudge woke meanwhile saw a thread at the task, and slept. */
+    while ((task = enter_by_flag(flag, &workers))) {
+        if (leati_workers_work(workers, task))
+            continue;
+        leati_workers_nudge();
+        return;
+    }
 }
 
 static unsigned workers_of(struct leati_workers *workers, struct leati_task *task, bool awaited)
@@ -571,7 +692,7 @@ bool leati_workers_work(struct leati_workers *workers, struct leati_task *task)
     uint64_t until = leati_clock_ns() + LOOK_NS;
     bool worked = false;
 
-    leati_assert(task->type->class == LEATI_WORK_COPIES);
+    leati_assert(task->type->class == LEATI_WORK_COPIES || task->type->class == LEATI_WORK_STORAGE);
     while (task->type->work(task) == LEATI_TAKEN) {
         worked = true;
         if (leati_clock_ns() >= until)
@@ -588,7 +709,7 @@ bool leati_workers_help(struct leati_workers *workers)
 
     if (!leati_workers_have_copies(workers))
         return false;
-    task = find_task(workers, true, &seen);
+    task = find_task(workers, true, LEATI_WORK_COPIES, &seen);
     return task && leati_workers_work(workers, task);
 }
 

@@ -59,9 +59,8 @@ struct leati_task_type {
     void (*leave)(struct leati_task *task);           /* the worker thread stops working on it */
 };
 
-/* Embedded in the user's own structure. The user sets type, share and owned. The pool uses the rest, under its
- * lock.
- */
+/* Embedded in the user's own structure. The user sets type, share, owned and flag. The pool uses the rest,
+ * under its lock. */
 struct leati_task {
     const struct leati_task_type *type;
     atomic_uint share; /* the most threads that may work on the task at once; may be raised at any time */
@@ -69,7 +68,8 @@ struct leati_task {
     struct leati_task *next, **place;
     bool listed;
     bool awaited; /* a thread waits until workers is 0 */
-    bool owned;   /* set by the user: the thread that adds the task works on it itself, so workers are optional */
+    bool owned;   /* the thread that adds the task works on it itself, so workers are optional */
+    const void *flag; /* a number in memory that the task waits for, or NULL; see leati_workers_help_flag() */
 };
 
 struct leati_workers;
@@ -104,12 +104,25 @@ unsigned leati_workers_threads(const struct leati_workers *workers, enum leati_w
  * that are already awake find the task too. */
 void leati_workers_add(struct leati_workers *workers, struct leati_task *task, unsigned wakes);
 
+/* Returns true if a worker could do a part of the task now. The task may have left the pool, but must be in
+ * memory. */
+bool leati_workers_has_part(struct leati_workers *workers, const struct leati_task *task);
+
 /* Removes a task, whether it is finished or not, and waits until no thread works on it. */
 void leati_workers_remove(struct leati_workers *workers, struct leati_task *task);
 
 /* Lets the threads of all pools look at their tasks again, and wakes one thread of each pool that sleeps. Call it
  * after the change for which an AWAITING task waits. Any thread may call, workers too. */
 void leati_workers_nudge(void);
+
+/* The same, but the calling thread does parts of STORAGE tasks that look() offers to a helper. Threads are
+ * woken only if other parts can be done. Not for workers, and not while a lock is held that a task takes. */
+void leati_workers_nudge_and_help(void);
+
+/* Works on the STORAGE task that polls this flag (task->flag), if it can go on now and look() offers it to a
+ * helper. For a stream of the CPU device that has changed the flag. A worker polls it too, so nothing is lost
+ * without this. */
+void leati_workers_help_flag(const void *flag);
 
 /* Works on the task on the calling thread, if the task is still in the pool, until no part can be done at the
  * moment. */
@@ -138,7 +151,7 @@ enum leati_taken leati_loop_look(const struct leati_task *task, bool helper);
  * While few workers are awake for copies, threads of the program that wait for a stream help them: sleeping
  * workers take time to wake up, and a machine with two processors has only one worker. A helper holds no lock
  * while it copies, has entered no task while it calls the driver, and leaves a task after a short time. Only tasks
- * of the class COPIES get help.
+ * of the class COPIES get help; the two functions above help those of the class STORAGE.
  */
 
 /* Returns true if so few threads are reserved for copies that waiting threads should help. */

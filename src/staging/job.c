@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/flag.h"
 #include "base/lock.h"
 
 #include <errno.h>
@@ -64,8 +65,7 @@ static bool can_copy(const struct leati_job *job, uint32_t c)
         needed = job->early ? 0 : 1;
         break;
     }
-    /* Acquire: makes the bytes that the DMA wrote visible to this thread. */
-    return atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire) >= needed;
+    return leati_job_completed(job) >= (int32_t)needed;
 }
 
 static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
@@ -275,20 +275,26 @@ static void finish_storage(struct leati_job *job)
  * the other, or no thread would advance staged_chunks over the second chunk. */
 static void finish_part(struct leati_job *job, uint32_t c)
 {
-    uint32_t staged;
+    _Atomic uint32_t *flag = &job->flags->staged_chunks;
+    uint32_t staged, seen;
 
     leati_assert(c < job->count);
     if (atomic_fetch_add(&job->chunks[c].finished, 1) + 1 != job->chunks[c].parts)
         return;
-    staged = atomic_load(&job->flags->staged_chunks);
-    leati_assert(staged <= job->count);
+    /* More than count if other threads have advanced it, and the ring has its next job. */
+    staged = atomic_load(flag) - job->staged_base;
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
         /* The failure must be known before staged_chunks lets the stream continue. If another thread is reporting
          * it, that thread will advance staged_chunks. */
         if (staged + 1 == job->count && !leati_job_report(job))
             return;
-        if (atomic_compare_exchange_strong(&job->flags->staged_chunks, &staged, staged + 1) &&
-            ++staged == job->count)
+        seen = job->staged_base + staged;
+        if (!atomic_compare_exchange_strong(flag, &seen, seen + 1)) {
+            staged = seen - job->staged_base;
+            continue;
+        }
+        leati_flag_wake(flag); /* a stream of the CPU device may sleep for it */
+        if (++staged == job->count)
             finish_storage(job);
     }
 }
@@ -351,9 +357,17 @@ static enum leati_taken work_on_part(struct leati_task *task)
     return LEATI_TAKEN;
 }
 
+/* Returns true if move() of the job's storage may also be called on threads that are no workers. */
+static bool moves_here(const struct leati_job *job)
+{
+    /* With one chunk such a thread can do everything that is left. */
+    return job->storage.in_order && job->count == 1 && job->bytes <= job->storage.here_bytes;
+}
+
 /* Tells a worker or a helper whether the job has work for it now. Helpers (threads that wait for something else)
- * only copy bytes that are in memory. They neither prefault pages nor read pages or files from storage, because
- * this may take long, and the helper's own wait may end at any moment. */
+ * only copy bytes that are in memory, and move small parts of storages that never block. They neither prefault
+ * pages nor read pages or files from storage, because this may take long, and the helper's own wait may end at any
+ * moment. */
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
     const struct leati_job *job = (const struct leati_job *)task;
@@ -366,12 +380,12 @@ static enum leati_taken look(const struct leati_task *task, bool helper)
     if (c >= job->count)
         return LEATI_NOTHING_LEFT;
     if (can_copy(job, c)) {
-        if (helper && (job->cold || job->storage.ops))
+        if (helper && (job->cold || (job->storage.ops && !moves_here(job))))
             return LEATI_NOT_YET;
         if (storage_is_ready(job))
             return LEATI_TAKEN;
         /* Nobody nudges the workers when a deadline passes. */
-        return !is_prefaulted(job) ? LEATI_TAKEN : job->deadline_ns ? LEATI_NOT_YET : LEATI_AWAITING;
+        return !helper && !is_prefaulted(job) ? LEATI_TAKEN : job->deadline_ns ? LEATI_NOT_YET : LEATI_AWAITING;
     }
     return helper || is_prefaulted(job) ? LEATI_NOT_YET : LEATI_TAKEN;
 }
@@ -383,7 +397,7 @@ static bool is_lively(const struct leati_task *task)
     const struct leati_job *job = (const struct leati_job *)task;
 
     return !(job->storage.in_order && task->workers) && storage_is_ready(job) &&
-           (job->early || atomic_load_explicit(&job->flags->completed_chunks, memory_order_relaxed));
+           (job->early || leati_job_completed(job) > 0);
 }
 
 static const struct leati_task_type copy_type = {
@@ -401,13 +415,22 @@ void leati_job_prepare(struct leati_job *job, unsigned share)
     job->task = (struct leati_task){
         .type = job->storage.in_order ? &storage_type : job->storage.ops ? &file_type : &copy_type,
         .share = share,
-        .owned = job->eager};
+        .owned = job->eager || leati_job_is_read_here(job),
+        .flag = &job->flags->completed_chunks};
 }
 
 void leati_job_work(struct leati_job *job)
 {
     while (work_on_part(&job->task) == LEATI_TAKEN)
         continue;
+}
+
+bool leati_job_begin_here(struct leati_job *job)
+{
+    if (!moves_here(job))
+        return false;
+    leati_job_work(job);
+    return true;
 }
 
 bool leati_job_work_once(struct leati_job *job)

@@ -12,6 +12,10 @@
  *
  * All these waits and writes are submitted to the stream during the copy call. So there is no deadlock: the stream
  * waits only for the workers, which always make progress, and the workers wait only for the stream.
+ *
+ * Long copies of one stream into the device take turns with a ring and its flags (struct leati_shared_ring). The flags
+ * then count on: for each job they begin where they were at the end of the job before. No worker touches the ring
+ * before the DMAs of that job are complete.
  */
 #ifndef LEATI_JOB_H
 #define LEATI_JOB_H
@@ -78,9 +82,23 @@ struct leati_storage {
     bool at_hand;    /* a read of a few MiB that waits for no disk and no network, so the caller may make it */
     bool detached;   /* begins when the stream reaches the job, but the stream does not wait for it; HOST only */
     bool in_order;   /* move() never blocks, and one thread at a time calls it, with the bytes in their order */
+    size_t here_bytes; /* in order only: for a copy of at most so many bytes, move() may be called by the call that
+                          makes it, and by helpers of the class STORAGE (base/workers.h) */
 };
 
 #define LEATI_STORAGE_NOT_YET INT_MIN
+
+/* A block of pinned memory with flags and a ring, and the jobs that take turns with it. Protected by jobs_lock of
+ * stager.c. */
+struct leati_shared_ring {
+    void *block;  /* the flags; the ring follows them */
+    size_t bytes; /* size of the ring */
+    enum leati_store_policy policy;
+    unsigned users;             /* number of jobs that are not over */
+    uint32_t staged, completed; /* the flags at the end of the newest job */
+    bool for_long;              /* its jobs are long copies into the device, which share rings */
+    bool joinable;              /* for_long, and the newest job was submitted as a whole: another one may follow */
+};
 
 struct leati_job {
     struct leati_task task; /* for the pool of workers */
@@ -104,10 +122,11 @@ struct leati_job {
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
     const void *list;
     struct leati_flags *flags;
+    uint32_t staged_base, completed_base; /* values of the flags when the job begins */
     char *ring;
     struct leati_chunk *chunks;
     uint32_t count;
-    uint32_t end;              /* the value of completed_chunks when the stream has completed the copy */
+    uint32_t end;              /* how much completed_chunks has grown when the stream has completed the copy */
     _Atomic uint64_t at;       /* next part to take: the chunk's index in the high half, the part's in the low */
     bool cold;                 /* some pages of the source are not in memory */
     _Atomic size_t prefaulted; /* bytes prefaulted so far, from dst on; finished at reach_bytes or more */
@@ -130,7 +149,7 @@ struct leati_job {
     struct leati_stager *stager;   /* NULL when the job is over */
     const void *stream;            /* the stream of the request */
     struct leati_job *next_issued; /* in the stager's list of submitted jobs */
-    size_t held_bytes;             /* pinned memory of this job */
+    struct leati_shared_ring *shared;     /* where flags and ring are; NULL: in a block of the layer above */
     size_t arrived_bytes;          /* bytes that reached dst; set when the job is over */
     bool over;                     /* the stream has completed the copy, and flags and ring were freed */
 };
@@ -141,6 +160,9 @@ void leati_job_prepare(struct leati_job *job, unsigned share);
 /* The caller copies parts of the job until no part can be copied at the moment. The job must stay in memory
  * meanwhile: either it is not submitted yet, or the caller has a reference to it. */
 void leati_job_work(struct leati_job *job);
+
+/* The same for a job that is not submitted yet, if its storage allows that. Returns false if it does not. */
+bool leati_job_begin_here(struct leati_job *job);
 
 /* Copies one part of the job. If no part can be copied at the moment, prefaults one piece of the destination.
  * Returns false if there was nothing to do. */
@@ -159,9 +181,9 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes);
  * job keeps outcome until it is freed. A job has at most one outcome. */
 void leati_job_set_outcome(struct leati_job *job, void *outcome);
 
-/* Releases the job's reference to its storage, unless it was released before. The workers do this as soon as all
- * parts were moved without a failure, because closing a file may take long (unmapping it, or freeing the pages of
- * a deleted one), and a thread of the program should not have to do it in a later copy. After a failure
+/* Releases the job's reference to its storage, unless it was released before. The thread that moves the last
+ * part does this, if no part failed, because closing a file may take long (unmapping it, or freeing the pages
+ * of a deleted one), and a thread of the program should not have to do it in a later copy. After a failure
  * leati_job_message() needs the storage, so the last holder of the job releases it. */
 void leati_job_release_storage(struct leati_job *job);
 
@@ -176,11 +198,37 @@ static inline void leati_job_spoil(const struct leati_job *job)
         job->storage.ops->spoil(job->storage.object);
 }
 
+/* Returns true if the call that makes the copy reads the file together with the workers: up to 2 MiB from the
+ * system's cache to host memory, on an idle stream. */
+static inline bool leati_job_is_read_here(const struct leati_job *job)
+{
+    return job->direction == LEATI_DIRECTION_HOST && job->early && job->storage.at_hand;
+}
+
+/* Returns how much staged_chunks has grown for this job: 0 before its turn with the ring, and never above count. */
+static inline uint32_t leati_job_staged_chunks(const struct leati_job *job)
+{
+    /* Acquire: the caller sees the copied bytes of these chunks, and job->stopped if the job failed. */
+    uint32_t now = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire);
+    int32_t grown = (int32_t)(now - job->staged_base);
+
+    return grown < 0 ? 0 : (uint32_t)grown < job->count ? (uint32_t)grown : job->count;
+}
+
+/* Returns how much completed_chunks has grown for this job: less than 0 before its turn with the ring, end or more
+ * after its end. */
+static inline int32_t leati_job_completed(const struct leati_job *job)
+{
+    /* Acquire: makes the bytes that the DMA wrote visible to this thread. */
+    uint32_t now = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
+
+    return (int32_t)(now - job->completed_base);
+}
+
 /* Returns true if every chunk was copied, or skipped because the job stopped. */
 static inline bool leati_job_staged(const struct leati_job *job)
 {
-    /* Acquire: if the result is true, the caller sees the copied bytes, and job->stopped if the job failed. */
-    return atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire) == job->count;
+    return leati_job_staged_chunks(job) == job->count;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/addresses.h"
 #include "base/clock.h"
 #include "base/fault_handler.h"
+#include "base/flag.h"
 #include "base/lock.h"
 #include "base/options.h"
 #include "base/quick.h"
@@ -24,6 +25,7 @@
 #define WRITE_CHUNKS_MOST 256 /* a write to storage with more chunks than this gets chunks of half a ring */
 #define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
+#define SHORT_READ_BYTES ((size_t)64 << 10) /* the same for the destination of reads of a storage */
 #define PROBE_BYTES ((size_t)8 << 20)
 #define MEMORY_USUAL_BYTES ((uint64_t)1 << 30)
 #define EAGER_CHUNK_BYTES ((size_t)256 << 10) /* large enough for the link, and quickly copied by one thread */
@@ -322,14 +324,15 @@ void leati_job_release(struct leati_job *job)
 /* Returns how many bytes are known to have arrived at dst. The job must still have its flags. */
 static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
-    uint32_t chunks = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire), completed;
+    uint32_t chunks = leati_job_staged_chunks(job);
+    int32_t completed;
     size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
 
     leati_assert_locked(&jobs_lock);
     leati_assert(job->flags && !job->over);
     if (job->direction == LEATI_DIRECTION_IN) {
-        completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
-        chunks = completed > 1 ? completed - 1 : 0;
+        completed = leati_job_completed(job);
+        chunks = completed > 1 ? (uint32_t)completed - 1 : 0;
     }
     bytes = chunks >= job->count ? job->bytes : job->chunks[chunks].offset;
     leati_assert(bytes <= job->bytes || job->copy_list);
@@ -338,12 +341,32 @@ static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 
 static bool is_done(const struct leati_job *job)
 {
-    uint32_t completed = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
-
     leati_assert(job->end >= job->count + 1 || job->storage.detached);
-    /* If the stream has made its last write, the workers are done too, because the stream waited for them. It does
-     * not wait for the workers of a detached job, so check these separately. */
-    return (int32_t)(completed - job->end) >= 0 && (!job->storage.detached || leati_job_staged(job));
+    /* If the flag has its last value, the workers are done too, because whoever wrote it waited for them. A stream
+     * does not wait for the workers of a detached job, so check these separately. */
+    return (int32_t)((uint32_t)leati_job_completed(job) - job->end) >= 0 &&
+           (!job->storage.detached || leati_job_staged(job));
+}
+
+/* Takes the ring from a job. The last job frees it. */
+static void leave_ring(struct leati_stager *stager, struct leati_job *job) LEATI_REQUIRES(jobs_lock)
+{
+    struct leati_shared_ring *ring = job->shared;
+
+    leati_assert_locked(&jobs_lock);
+    if (!ring) {
+        leati_stager_give_back(stager, job->flags);
+        job->flags = NULL;
+        return;
+    }
+    leati_assert(ring->users && stager->held_bytes >= ring->bytes + FLAGS_BYTES);
+    job->shared = NULL;
+    job->flags = NULL;
+    if (--ring->users)
+        return;
+    stager->held_bytes -= ring->bytes + FLAGS_BYTES;
+    leati_stager_give_back(stager, ring->block);
+    free(ring);
 }
 
 /* Ends a job that no stream and no worker uses: frees its flags and its ring. A ticket may keep the job itself. */
@@ -352,15 +375,13 @@ static void finish(struct leati_job *job) LEATI_REQUIRES(jobs_lock)
     struct leati_stager *stager = job->stager;
 
     leati_assert_locked(&jobs_lock);
-    leati_assert(stager && !job->over && stager->held_bytes >= job->held_bytes);
+    leati_assert(stager && !job->over);
     job->arrived_bytes = arrived(job);
     job->over = true;
     job->stager = NULL;
-    stager->held_bytes -= job->held_bytes;
     if (job->storage.ops)
         atomic_fetch_sub_explicit(&stager->file_jobs, 1, memory_order_relaxed);
-    leati_stager_give_back(stager, job->flags);
-    job->flags = NULL;
+    leave_ring(stager, job);
     if (job->timeline)
         stager->hooks->timeline_release(job->timeline);
     job->timeline = NULL;
@@ -404,7 +425,7 @@ static void finish_detached(struct leati_stager *stager)
         leati_lock(&jobs_lock);
         job = stager->issued;
         while (job && (!job->storage.detached || leati_job_staged(job) ||
-                       !atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire)))
+                       leati_job_completed(job) < 1))
             job = job->next_issued;
         leati_unlock(&jobs_lock);
         /* The job stays in memory without the lock, because only new copies end jobs, and a device that is being
@@ -494,6 +515,90 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     return NULL;
 }
 
+/* Gives the job a ring of its own, see take_ring(). Returns false if there is no memory. */
+static bool new_ring(struct leati_job *job, struct leati_stager *stager, size_t wanted, size_t least,
+                     bool may_wait)
+{
+    struct leati_shared_ring *ring = calloc(1, sizeof *ring);
+
+    if (!ring)
+        return false;
+    ring->block = take_ring(stager, job->policy, wanted, least, may_wait, &ring->bytes);
+    if (!ring->block) {
+        free(ring);
+        return false;
+    }
+    init_flags(ring->block, 0);
+    ring->policy = job->policy;
+    ring->users = 1;
+    job->shared = ring;
+    job->flags = ring->block;
+    return true;
+}
+
+/* Returns true for a copy into the device that is longer than a ring. */
+static bool shares_rings(const struct leati_stager *stager, const struct leati_staging_request *request)
+{
+    return request->direction == LEATI_DIRECTION_IN && !request->eager && !request->own_ring &&
+           !request->storage.in_order && !request->unit_bytes &&
+           request->bytes + request->storage.lead > stager->ring_bytes;
+}
+
+/*
+ * Lets a long copy into the device share a ring of its stream, if that has two: that of the newest copy, and
+ * another one, which the new copy gets. So while a copy is under way, the ring of the next one fills. Otherwise
+ * the workers would fill a ring ahead for each of many long copies. Together these would not stay in the
+ * processor's caches, and the last ones would be short. Copies of a storage in order have rings of their own,
+ * because the other end may send their bytes in any order.
+ */
+static bool join_ring(struct leati_job *job, struct leati_stager *stager,
+                      const struct leati_staging_request *request, size_t wanted)
+{
+    const struct leati_shared_ring *newest = NULL;
+    struct leati_shared_ring *other = NULL;
+
+    if (!shares_rings(stager, request))
+        return false;
+    leati_lock(&jobs_lock);
+    reap(stager);
+    for (struct leati_job *before = stager->issued; before && !other; before = before->next_issued) {
+        struct leati_shared_ring *ring = before->shared;
+
+        /* The timeline too: another stream may have the address of one that was destroyed, and is not ordered. */
+        if (before->stream != request->stream || before->timeline != request->timeline || !ring || !ring->for_long ||
+            ring->policy != job->policy || ring->bytes != wanted)
+            continue;
+        if (!newest)
+            newest = ring;
+        else if (ring != newest)
+            other = ring;
+    }
+    if (other && other->joinable) {
+        other->users++;
+        /* Until this job is submitted: that of another thread could come first in the stream, not in the ring. */
+        other->joinable = false;
+        job->shared = other;
+        job->flags = other->block;
+        job->staged_base = other->staged;
+        job->completed_base = other->completed;
+    }
+    leati_unlock(&jobs_lock);
+    return job->shared;
+}
+
+/* Lets other jobs share the ring of a job that was submitted as a whole, unless that is over. */
+static void share_ring(struct leati_job *job)
+{
+    leati_lock(&jobs_lock);
+    if (job->shared) {
+        job->shared->for_long = true;
+        job->shared->staged = job->staged_base + job->count;
+        job->shared->completed = job->completed_base + job->end;
+        job->shared->joinable = true;
+    }
+    leati_unlock(&jobs_lock);
+}
+
 /* Returns the even chunk size of an eager copy: for IN a size that one thread copies quickly, for OUT half of the
  * copy. Returns 0 for other copies. */
 static size_t eager_chunk(const struct leati_staging_request *request)
@@ -542,12 +647,12 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
     return true;
 }
 
+/* Takes the ring from a job that is not submitted. */
 static void drop_ring(struct leati_job *job, struct leati_stager *stager)
 {
-    leati_stager_give_back(stager, job->flags);
     leati_lock(&jobs_lock);
-    leati_assert(stager->held_bytes >= job->held_bytes);
-    stager->held_bytes -= job->held_bytes;
+    job->shared->joinable = true; /* as it was before this job */
+    leave_ring(stager, job);
     leati_unlock(&jobs_lock);
 }
 
@@ -581,15 +686,17 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     if (request->block) {
         leati_assert((uintptr_t)request->block % _Alignof(struct leati_flags) == 0);
         job->flags = request->block;
+        init_flags(job->flags, 0);
         *ring_bytes = leati_staging_ring_bytes(request->bytes, SIZE_MAX);
         return true;
     }
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
-    job->flags = take_ring(stager, job->policy, wanted, least, !request->no_wait, ring_bytes);
-    job->held_bytes = *ring_bytes + FLAGS_BYTES;
-    if (!job->flags || !request->eager || *ring_bytes >= request->bytes + request->storage.lead)
-        return job->flags;
+    if (!join_ring(job, stager, request, wanted) && !new_ring(job, stager, wanted, least, !request->no_wait))
+        return false;
+    *ring_bytes = job->shared->bytes;
+    if (!request->eager || *ring_bytes >= request->bytes + request->storage.lead)
+        return true;
     /* An eager copy needs a ring for all its bytes, because the caller must not wait until the stream has emptied
      * a part of the ring. */
     drop_ring(job, stager);
@@ -609,7 +716,6 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
         goto free_job;
     if (!cut_job(job, stager, request, ring_bytes))
         goto give_ring_back;
-    init_flags(job->flags, 0);
     job->ring = (char *)job->flags + FLAGS_BYTES;
     return job;
 
@@ -627,6 +733,9 @@ static void set_reach(struct leati_job *job, const struct leati_staging_request 
     leati_assert(job->bytes && (job->dst || job->copy_list || job->storage.ops));
     job->reach_bytes = job->direction == LEATI_DIRECTION_IN || job->copy_list ? 0 : job->bytes;
     if (job->storage.write || job->storage.scattered)
+        job->reach_bytes = 0;
+    /* To ask which pages are there takes longer than such a read, which brings them anyway. */
+    if (job->storage.ops && (job->bytes <= SHORT_READ_BYTES || leati_job_is_read_here(job)))
         job->reach_bytes = 0;
     if (request->to_rows) {
         job->in_rows = true;
@@ -646,7 +755,7 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
                      const struct leati_staging_request *request)
 {
     job->direction = request->direction;
-    job->early = request->early && (request->direction == LEATI_DIRECTION_IN || request->list);
+    job->early = request->early && !request->storage.detached && request->direction != LEATI_DIRECTION_OUT;
     job->dst = request->dst;
     job->src = request->src;
     job->bytes = request->bytes;
@@ -699,12 +808,13 @@ unsigned leati_stager_share(const struct leati_stager *stager, const struct leat
 
 static struct leati_mem_op write_completed(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_mem_op){.flag = &job->flags->completed_chunks, .value = value};
+    return (struct leati_mem_op){.flag = &job->flags->completed_chunks, .value = job->completed_base + value};
 }
 
 static struct leati_mem_op wait_staged(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_mem_op){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
+    return (struct leati_mem_op){
+        .flag = &job->flags->staged_chunks, .value = job->staged_base + value, .wait = true};
 }
 
 /* Submits the job's DMAs and flag operations to the stream. One driver call submits consecutive flag operations
@@ -739,6 +849,23 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
     return hooks->flags(stager->context, request->stream, ops, submitted);
 }
 
+/* Waits until the jobs before have left the ring, for which workers and stream need nothing of this job. Returns false
+ * if the device is lost. */
+static bool wait_for_turn(struct leati_stager *stager, const struct leati_job *job)
+{
+    struct timespec pause = {.tv_nsec = 50000};
+    unsigned failures = 0;
+
+    for (unsigned looks = 1; leati_job_completed(job) < 0; looks++) {
+        if (looks % 256 == 0)
+            failures = stager->hooks->health(stager->context) == LEAT_OK ? 0 : failures + 1;
+        if (failures > 1) /* one failure may have another cause */
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 /* Called if only a part of the job could be submitted. Sets staged_chunks so that the stream does not wait for
  * workers in this part, and waits for the stream. If waiting fails too, the device is lost, and the job's memory
  * stays until leati_stager_end(). */
@@ -749,12 +876,17 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     leati_error_keep(&why);
     leati_assert(job->flags);
     leati_job_stop(job, LEAT_ERROR_DRIVER);
-    leati_job_spoil(job);
     leati_workers_remove(stager->workers, &job->task);
+    leati_job_spoil(job); /* no thread is in move() any more */
     atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
-    atomic_store_explicit(&job->flags->staged_chunks, job->count, memory_order_release);
+    /* The flags of a ring still belong to the jobs before, if the device is lost. */
+    if (wait_for_turn(stager, job)) {
+        atomic_store(&job->flags->staged_chunks, job->staged_base + job->count);
+        leati_flag_wake(&job->flags->staged_chunks);
+    }
     if (stager->hooks->stream_synchronize(stager->context, stream) == LEAT_OK)
-        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
+        atomic_store_explicit(&job->flags->completed_chunks, job->completed_base + job->end,
+                              memory_order_release);
     leati_lock(&jobs_lock);
     reap(stager);
     leati_unlock(&jobs_lock);
@@ -953,11 +1085,50 @@ void leati_stager_drop(struct leati_stager *stager, struct leati_job *job)
     drop_job(stager, job);
 }
 
+/* Gives the job to the workers, if they have something to do for it. */
+static void give_to_workers(struct leati_stager *stager, struct leati_job *job,
+                            const struct leati_staging_request *request)
+{
+    bool here = leati_job_begin_here(job), joins = leati_job_is_read_here(job);
+    unsigned wakes = joins ? helpers_of(job->bytes) : wakes_of(request);
+
+    if (here && leati_job_staged(job))
+        return;
+    /* Only a nudge lets the job go on then. No other thread knows it yet, so look() needs no lock. */
+    if (here && job->task.type->look(&job->task, false) == LEATI_AWAITING)
+        wakes = 0;
+    leati_workers_add(stager->workers, &job->task, wakes);
+    if (joins)
+        leati_workers_join(stager->workers, &job->task);
+    /* The nudge may have come before the workers knew the job. If it comes later, a worker sees the job. */
+    else if (here && !wakes && leati_workers_has_part(stager->workers, &job->task))
+        leati_workers_nudge();
+}
+
+/* Submits the job to the stream. */
+static leat_status give_to_stream(struct leati_stager *stager, struct leati_job *job,
+                                  const struct leati_staging_request *request)
+{
+    leat_status status;
+
+    /* The stream was idle, and the workers or this call have moved everything. */
+    if (job->direction == LEATI_DIRECTION_HOST && job->early && job->storage.ops && leati_job_staged(job)) {
+        atomic_store_explicit(&job->flags->completed_chunks, job->completed_base + job->end, memory_order_release);
+        return LEAT_OK;
+    }
+    request->begin(request->context);
+    status = !request->eager                            ? issue(stager, job, request)
+             : request->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
+                                                        : issue_out(stager, job, request);
+    request->end(request->context);
+    return status;
+}
+
 leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_staging_request *request,
                                 struct leati_job *job, struct leati_job **started)
 {
-    /* True if this call needs a reference beside the stager's: for the caller, or for an eager copy below. */
-    bool is_held = started || (request->eager && !request->block);
+    /* True if this call needs a reference beside the stager's, which may end meanwhile. */
+    bool is_held = !request->block;
     const struct leati_storage *storage = &request->storage;
     leat_status status;
 
@@ -971,12 +1142,10 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     if (!request->block)
         leati_stager_keep(stager, job);
     leati_job_prepare(job, leati_stager_share(stager, storage, job->bytes));
-    leati_workers_add(stager->workers, &job->task, wakes_of(request));
-    request->begin(request->context);
-    status = !request->eager                            ? issue(stager, job, request)
-             : request->direction == LEATI_DIRECTION_IN ? issue_staged(stager, job, request)
-                                                        : issue_out(stager, job, request);
-    request->end(request->context);
+    give_to_workers(stager, job, request);
+    status = give_to_stream(stager, job, request);
+    if (status == LEAT_OK && shares_rings(stager, request))
+        share_ring(job);
     if (status == LEAT_OK && request->eager && request->direction == LEATI_DIRECTION_OUT)
         status = empty_ring(stager, job, request);
     if (status != LEAT_OK)
@@ -985,6 +1154,8 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
         status = finish_eager(stager, job, request->block);
     else if (started)
         *started = job;
+    else
+        leati_job_release(job);
     if (storage->ops)
         storage->ops->release(storage->object);
     return status;
@@ -1118,7 +1289,7 @@ static bool waits_long(const struct leati_stager *stager, const void *stream)
 
     leati_lock(&jobs_lock);
     for (const struct leati_job *job = stager->issued; job && !found; job = job->next_issued) {
-        uint32_t staged = atomic_load_explicit(&job->flags->staged_chunks, memory_order_relaxed);
+        uint32_t staged = leati_job_staged_chunks(job);
 
         found = job->storage.ops && !job->storage.detached && job->stream == stream && staged < job->count &&
                 (job->storage.slow || job->storage.in_order ||

@@ -133,7 +133,7 @@ struct leati_list {
 
 struct leati_staging_request {
     enum leati_direction direction;
-    bool early; /* threads may copy before the stream reaches the copy; only for IN, and for lists */
+    bool early; /* threads may copy before the stream reaches the copy; ignored for OUT */
     /* The calling thread copies from the start, and workers join it. Only for IN with early, or for OUT on an idle
      * stream. IN: the call returns when the source has been read. OUT: the call waits for the stream, and returns
      * when the destination is complete. The call returns POINTER if pageable memory could not be accessed. If the
@@ -143,6 +143,7 @@ struct leati_staging_request {
      * it until the stream has completed the copy; for OUT only until the call returns, unless the call fails.
      * NULL: the stager supplies a block. */
     struct leati_flags *block;
+    bool own_ring;        /* the copy shares its ring with no other copy, because the stream may be several */
     bool no_wait;         /* if all pinned memory is in use, decline instead of waiting */
     uint64_t deadline_ns; /* time of leati_clock_ns() after which the copy stops; 0: none */
     void *dst;            /* the direction says which side is pageable; messages print the other side's address */

@@ -402,12 +402,40 @@ static void reserved_memory_goes_back(void **state)
     free(memory);
 }
 
-/* Copies on a stream that is held up must not exceed the limit of memory. A copy that gets no memory must wait. */
+/* Long copies of a stream that is held up take turns with two rings. */
+static void long_copies_share_rings(void **state)
+{
+    enum { COPIES = 9 };
+    static struct copy copies[COPIES];
+    const size_t bytes = 2 * MIB, ring = 256 * KIB + 4096;
+    char *host = buffer(COPIES * bytes), *memory = buffer(COPIES * bytes);
+
+    (void)state;
+    fill(host, COPIES * bytes, 14);
+    close_gate();
+    for (unsigned i = 0; i < COPIES; i++) {
+        set_up(&copies[i], LEATI_DIRECTION_IN, host + i * bytes, memory + i * bytes, bytes);
+        copies[i].request.early = true;
+        start(&copies[i]);
+        assert_int_equal(copies[i].status, LEAT_OK);
+        assert_int_equal(device.stager.held_bytes, (i ? 2 : 1) * ring);
+    }
+    moment();
+    open_gate();
+    for (unsigned i = 0; i < COPIES; i++)
+        finish(&copies[i], LEAT_OK);
+    assert_memory_equal(memory, host, COPIES * bytes);
+    free(host);
+    free(memory);
+}
+
+/* Copies on a stream that is held up must not exceed the limit of memory. A copy that gets no memory must wait. These
+ * are shorter than a ring, and so have rings of their own. */
 static void copies_wait_for_memory(void **state)
 {
     enum { COPIES = 40 };
     static struct copy copies[COPIES];
-    const size_t bytes = 2 * MIB;
+    const size_t bytes = 192 * KIB;
     char *host = buffer(bytes), *memory = buffer(bytes);
     pthread_t thread;
     int count = 0;
@@ -415,7 +443,7 @@ static void copies_wait_for_memory(void **state)
     (void)state;
     fill(host, bytes, 12);
     close_gate();
-    while (device.stager.held_bytes + 256 * KIB + 4096 <= device.stager.limit_bytes && count < COPIES - 1) {
+    while (device.stager.held_bytes + bytes + 4096 <= device.stager.limit_bytes && count < COPIES - 1) {
         set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
         start(&copies[count]);
         assert_int_equal(copies[count++].status, LEAT_OK);
@@ -503,6 +531,7 @@ int main(void)
         STAGING_TEST(eager_copies_need_a_whole_ring),
         STAGING_TEST(eager_copies_return_their_failures),
         STAGING_TEST(reserved_memory_goes_back),
+        STAGING_TEST(long_copies_share_rings),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
     };

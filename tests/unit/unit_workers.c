@@ -338,6 +338,42 @@ static void tasks_that_wait_are_looked_at(void **state)
     leati_workers_put(workers, COPIES);
 }
 
+/* The thread that polls the tasks that wait takes a long one. Then another thread must poll the others, which may
+ * be of another class. */
+static void tasks_that_wait_are_polled_by_another(void **state)
+{
+    (void)state;
+    for (int class = COPIES; class <= STORAGE; class ++) {
+        struct leati_workers *workers = get(COPIES, 1);
+        struct held tasks[2];
+        int other = class == COPIES ? FILES : COPIES;
+
+        assert_ptr_equal(get(FILES, 1), workers);
+        assert_ptr_equal(get(STORAGE, 1), workers);
+        for (int i = 0; i < 2; i++) {
+            struct held *held = &tasks[i];
+
+            memset(held, 0, sizeof *held);
+            held->task = (struct leati_task){.type = &types[i ? other : class], .share = 1};
+            atomic_store(&held->left, 1);
+            atomic_store(&held->not_yet, true);
+            leati_workers_add(workers, &held->task, 1);
+        }
+        usleep(MOMENT_US);
+        atomic_store(&tasks[0].not_yet, false);
+        assert_true(wait_for(&tasks[0].inside, 1));
+        usleep(MOMENT_US);
+        atomic_store(&tasks[1].not_yet, false);
+        assert_true(wait_for(&tasks[1].inside, 1));
+        assert_int_equal(atomic_load(&tasks[0].inside), 1);
+        for (int i = 0; i < 2; i++)
+            open_and_remove(workers, &tasks[i], 1);
+        leati_workers_put(workers, STORAGE);
+        leati_workers_put(workers, FILES);
+        leati_workers_put(workers, COPIES);
+    }
+}
+
 /* A task that is nudged is not looked at meanwhile, so the threads sleep. Each nudge comes at another moment of the
  * threads' way to sleep, and none may be lost. */
 static void tasks_are_nudged(void **state)
@@ -588,11 +624,16 @@ int main(void)
         cmocka_unit_test(loops_do_every_part_once),
         cmocka_unit_test(woken_threads_keep_their_processors),
         cmocka_unit_test(no_class_waits_for_another),
-        cmocka_unit_test(shares_leave_threads_to_others),   cmocka_unit_test(tasks_that_wait_are_looked_at),
-        cmocka_unit_test(a_removal_waits_for_those_inside), cmocka_unit_test(helpers_copy_and_nothing_else),
-        cmocka_unit_test(threads_end_with_the_last_user),   cmocka_unit_test(fewer_threads_do),
-        cmocka_unit_test(threads_have_short_slices),        cmocka_unit_test(tasks_are_nudged),
+        cmocka_unit_test(shares_leave_threads_to_others),
+        cmocka_unit_test(tasks_that_wait_are_looked_at),
+        cmocka_unit_test(a_removal_waits_for_those_inside),
+        cmocka_unit_test(helpers_copy_and_nothing_else),
+        cmocka_unit_test(threads_end_with_the_last_user),
+        cmocka_unit_test(fewer_threads_do),
+        cmocka_unit_test(threads_have_short_slices),
+        cmocka_unit_test(tasks_are_nudged),
         cmocka_unit_test(a_nudge_on_the_way_to_sleep_is_not_lost),
+        cmocka_unit_test(tasks_that_wait_are_polled_by_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
