@@ -231,6 +231,10 @@ static leat_status start(leat_stream *stream, const struct call *call)
     leat_status status;
 
     TRY(check(call));
+    if (call->parent)
+        TRY(leatn_message_check_link(call->parent, call->call, call->bytes));
+    for (unsigned i = 0; i < call->count; i++)
+        TRY(leatn_message_check_link(call->children[i], call->call, call->bytes));
     cast = create(call, &list);
     if (!cast)
         return leatc_fail(LEAT_ERROR_HOST_MEMORY, "%s: no memory for the copy", call->call);

@@ -16,6 +16,9 @@
 enum {
     SMALL_BYTES = 65536, /* fragments up to this size get memory of their size, which is not registered or kept */
     SENDS_MAX = 8,       /* blocks of one link that UCX sends at a time */
+    /* Bounds the number of incomplete parts, each of which costs some hundred bytes besides its payload: one for each
+     * receive, and as many as fit into the link's memory at this size. */
+    PART_LEAST_BYTES = 4096,
     FREE_MAX = 16        /* free blocks that are kept */
 };
 
@@ -221,8 +224,13 @@ static void settle(leat_link *link)
 void leatn_carrier_take(leat_link *link, struct leatn_op *op, size_t bytes)
 {
     struct leatn_carrier *carrier = link->carrier;
-    struct leatn_block *block = take_block(carrier, bytes);
+    struct leatn_block *block;
 
+    if (carrier->received_count >= LEATN_RECEIVES_MAX + link->connection.memory_bytes / PART_LEAST_BYTES) {
+        leatn_link_fail(link, "the other end cuts its payload into parts of a few bytes");
+        return;
+    }
+    block = take_block(carrier, bytes);
     if (!block) {
         leatn_link_fail(link, "no memory for payload that UCX brings");
         return;

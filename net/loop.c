@@ -3,6 +3,8 @@
 
 #include "net.h"
 
+#include <leat/storage.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -29,6 +31,10 @@ static pthread_mutex_t loop_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The loop that has sources, or NULL. A loop without sources ends, and a later source gets another one. */
 static struct leatn_loop *current;
+
+/* On the thread of a loop: copies have become ready, and work_on_copies() will look at them. NULL: another
+ * thread. */
+static _Thread_local bool *ready_copies;
 
 /* ---- start and end ---- */
 
@@ -119,23 +125,50 @@ static void run_events(struct leatn_loop *loop, uint64_t due_ns)
     }
 }
 
+/* Moves the bytes of copies that became ready. That may make others ready, for the next call. */
+static void work_on_copies(void)
+{
+    if (!*ready_copies)
+        return;
+    *ready_copies = false;
+    leat_storage_work();
+}
+
+void leatn_loop_wake_copies(void)
+{
+    if (ready_copies)
+        *ready_copies = true;
+    else
+        leat_storage_wake();
+}
+
 static void *run(void *argument)
 {
     struct leatn_loop *loop = argument;
+    bool ready = false;
 
+    ready_copies = &ready;
     for (;;) {
         uint64_t due_ns = run_timers(loop);
 
+        work_on_copies();
         /* A timer may have removed the last source, and then nothing would end a wait. */
-        if (end_without_sources(loop))
+        if (end_without_sources(loop)) {
+            if (ready)
+                leat_storage_wake();
             return NULL;
-        run_events(loop, due_ns);
+        }
+        run_events(loop, ready ? 0 : due_ns);
+        work_on_copies();
     }
 }
 
-/* Starts the thread. It gets no signals, so that handlers of the program run on the program's threads. */
+/* Starts the thread. It gets no signals, so that handlers of the program run on the program's threads, except
+ * for those that its own instructions cause: it moves bytes from and to memory of the program, whose handler
+ * may have to make that memory accessible. */
 static int start_thread(struct leatn_loop *loop)
 {
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
@@ -144,6 +177,8 @@ static int start_thread(struct leatn_loop *loop)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
+    for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&all, own[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&thread, &attributes, run, loop);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -2,8 +2,9 @@
  * loop.h - the one thread of the library, which watches sockets and calls timers.
  *
  * A source is a socket and two functions, which the thread calls. The first source starts the thread, and the
- * thread ends when the last source was removed. It never waits for a stream or a driver, so the functions must not
- * make calls of leat except for leat_storage_wake().
+ * thread ends when the last source was removed. It never waits for a stream or a driver, so the functions must
+ * not make calls of leat except for leat_storage_wake(). After the functions were called, the thread moves the
+ * bytes of small copies itself (leat_storage_work()).
  *
  * Call leatn_loop_add(); then leatn_loop_arm() and leatn_loop_poke() from any thread; at last leatn_loop_remove()
  * from one of the functions. The caller makes sure that no other thread uses the source then.
@@ -45,6 +46,10 @@ void leatn_loop_arm(struct leatn_source *source, uint32_t events);
 
 /* Lets the loop call timer() soon. */
 void leatn_loop_poke(struct leatn_source *source);
+
+/* Lets leat go on with copies that became ready: on the thread of a loop after its functions have returned,
+ * otherwise by leat_storage_wake(). */
+void leatn_loop_wake_copies(void);
 
 /* Removes a source. Only from its own functions. The loop does not use the source after the function returns, and
  * not its descriptor from this call on. */

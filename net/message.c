@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Messages of up to this size are moved by the call and by the loop, without a worker, if the socket has room
+ * or bytes at that time. */
+#define HERE_BYTES ((size_t)64 << 10)
+
 /* ---- the begin of an op ---- */
 
 /* Matches what this end does for a get with the receive of the other end. */
@@ -32,7 +36,7 @@ void leatn_op_put_on_wire(leat_link *link, struct leatn_op *op)
         return;
     op->begun = true;
     if (op->ended) {
-        /* It has 0 bytes, or was stopped already. */
+        /* It has 0 bytes, or leat has not accepted it. */
         want = op->kind == LEATN_OP_SERVE_GET ? leatn_want_find(link, op->served) : NULL;
         if (want)
             leatn_want_refuse(link, want, LEAT_ERROR_LINK);
@@ -78,7 +82,7 @@ void leatn_message_sending_ends(leat_link *link)
             fail_with_link(link, op, "the other end takes no more bytes");
     }
     link->tx_op = NULL;
-    link->tx_left = link->tx_header_left = 0;
+    link->tx_left = link->tx_header_left = link->tx_end_left = 0;
     link->tx_fill = link->tx_blocked = false;
 }
 
@@ -141,12 +145,18 @@ static void end_op(leat_link *link, struct leatn_op *op)
     (void)leatn_link_flush(link);
 }
 
+/* An op that was stopped before its first move() gets its turn on the wire all the same, so that it fails at the
+ * other end too, and the later ones meet those that they should. */
 static void op_stop(void *object)
 {
     struct leatn_op *op = object;
 
     leatn_link_lock(op->link);
+    if (op->bytes)
+        leatn_op_put_on_wire(op->link, op);
     end_op(op->link, op);
+    leatn_announce_more(op->link);
+    (void)leatn_link_flush(op->link);
     leatn_link_unlock(op->link);
 }
 
@@ -216,14 +226,16 @@ static const leat_storage_ops receive_ops = {.size = sizeof receive_ops,
                                              .ready = op_ready,
                                              .describe = op_describe,
                                              .release = op_release,
-                                             .stop = op_stop};
+                                             .stop = op_stop,
+                                             .here_bytes = HERE_BYTES};
 
 static const leat_storage_ops send_ops = {.size = sizeof send_ops,
                                           .move = leatn_send_move,
                                           .ready = op_ready,
                                           .describe = op_describe,
                                           .release = op_release,
-                                          .stop = op_stop};
+                                          .stop = op_stop,
+                                          .here_bytes = HERE_BYTES};
 
 const leat_storage_ops *leatn_op_storage(const struct leatn_op *op)
 {

@@ -162,7 +162,9 @@ leat_status leatn_region_request(leat_link *link, const struct leatn_frame *fram
 /* An op of a kind that serves has ended. The caller may hold the lock, and locks of leat's. */
 void leatn_region_op_ended(void);
 
-/* Ends all regions of a link. Without the lock. */
+/* End all regions of a link; without the lock. The first one cancels their copies, the second one waits for them:
+ * until the streams have reached them, so all copies of the link must have failed before. */
+void leatn_regions_begin_close(leat_link *link);
 void leatn_regions_close(leat_link *link);
 
 /* ---- ops: message_op.c ---- */

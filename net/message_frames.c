@@ -74,8 +74,10 @@ static struct leatn_want *add_want(leat_link *link, const struct leatn_frame *fr
 
 void leatn_want_refuse(leat_link *link, struct leatn_want *want, leat_status status)
 {
-    leatn_link_queue_stop(link, want->number, status);
-    leatn_want_forget(want, link);
+    uint64_t number = want->number;
+
+    leatn_want_forget(want, link); /* first, because the link may fail below, which ends all wants */
+    leatn_link_queue_stop(link, number, status);
 }
 
 static void end_put(leat_link *link, uint64_t put, leat_status status)
@@ -230,12 +232,12 @@ static void take_stop(leat_link *link, const struct leatn_frame *frame)
 {
     struct leatn_op *op = leatn_op_find(link->numbered, frame->receive);
 
-    if (!op) {
+    if (!op && frame->receive > link->last_number)
         leatn_link_fail(link, "the other end stopped a receive that does not exist");
+    /* A receive that has ended: GONE will follow. A receive that is complete: its send failed while the last bytes
+     * were on their way. */
+    if (!op || op->ended)
         return;
-    }
-    if (op->ended)
-        return; /* GONE will follow */
     if (frame->status == LEAT_ERROR_RANGE && op->kind == LEATN_OP_RECEIVE)
         leatn_op_fail(op, LEAT_ERROR_RANGE, "the send of the other end has another size");
     else

@@ -368,8 +368,8 @@ static void reserve_more(leat_link *link)
 
     while (!link->failed && (op = link->unreserved.first) && reserve(op)) {
         leatn_op_queue_remove(op);
-        leatn_op_give_credit(op);
         leatn_op_refresh(op);
+        leatn_op_give_credit(op); /* the link may fail there, and op end */
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * message_receive.c - moves payload from the socket into memory: by leat's workers, and by the loop for receives
- * whose workers do not come. See message.h.
+ * message_receive.c - moves payload from the socket into memory: in move(), and by the loop for receives whose
+ * move() is not called for a while. See message.h.
  */
 #include "message.h"
 

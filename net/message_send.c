@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
+/* The parts of a fragment: header, payload, and the fragment of the message's last byte. */
+enum { PARTS = 3 };
+
 /* Zeros for the rest of a fragment whose send has ended. */
 static unsigned char zeros[65536];
 
@@ -23,11 +26,24 @@ static void next_turn(leat_link *link)
     leatn_op_refresh(op);
 }
 
+/* The send of the fragment has ended. Leaves out what the socket has not begun to take: the fragment as a whole, and
+ * above all the last byte of the message, so that the receive of the other end is not complete. */
+static void cut_fragment(leat_link *link)
+{
+    if (link->tx_end_left == sizeof link->tx_end) {
+        link->tx_end_left = 0;
+        link->tx_left--;
+    }
+    if (link->tx_header_left == LEATN_HEADER_BYTES)
+        link->tx_header_left = link->tx_left = 0;
+}
+
 void leatn_send_give_turn_up(leat_link *link, struct leatn_op *op)
 {
     if (link->tx_op != op || link->tx_busy)
         return; /* if it is busy, the worker will call again */
     link->tx_op = NULL;
+    cut_fragment(link);
     if (link->tx_left) {
         link->tx_fill = true;
         leatn_link_want_out(link);
@@ -39,21 +55,24 @@ void leatn_send_give_turn_up(leat_link *link, struct leatn_op *op)
 
 void leatn_send_abandon(leat_link *link, struct leatn_op *op, enum leatn_frame_type answer, leat_status status)
 {
-    struct leatn_want *want = op->want;
+    uint64_t number;
 
-    if (!want)
+    if (!op->want)
         return;
-    if (answer == LEATN_FRAME_STOP)
-        leatn_link_queue_stop(link, want->number, status);
-    else
-        leatn_link_queue_number(link, answer, want->number, true);
+    number = op->want->number;
+    leatn_op_hold(op); /* the link may fail below, which ends all ops and wants */
+    leatn_want_forget(op->want, link);
     op->want = NULL;
-    leatn_want_forget(want, link);
+    if (answer == LEATN_FRAME_STOP)
+        leatn_link_queue_stop(link, number, status);
+    else
+        leatn_link_queue_number(link, answer, number, true);
     if (op->queue == &link->waiters)
         leatn_op_queue_remove(op);
     leatn_send_give_turn_up(link, op);
     if (op->kind != LEATN_OP_PUT)
         leatn_op_leave_wire(op);
+    leatn_op_drop(op);
 }
 
 /* ---- sending payload ---- */
@@ -73,29 +92,64 @@ static bool take_turn(leat_link *link, struct leatn_op *op)
     return !link->tx_blocked && op->status == LEAT_OK;
 }
 
-/* Begins a fragment of at most bytes bytes. */
-static void begin_fragment(leat_link *link, struct leatn_op *op, size_t bytes)
+/* Begins a fragment of at most bytes bytes of memory. The last byte of a message gets a fragment of its own, which
+ * is sent in the same call: see tx_end. */
+static void begin_fragment(leat_link *link, struct leatn_op *op, const void *memory, size_t bytes)
 {
     struct leatn_frame frame = {.type = LEATN_FRAME_DATA, .receive = op->want->number, .offset = op->sent};
     uint64_t credit = op->want->credit - op->sent;
+    size_t body;
 
     bytes = bytes < LEATN_FRAGMENT_MAX ? bytes : LEATN_FRAGMENT_MAX;
     bytes = bytes < credit ? bytes : (size_t)credit;
-    frame.tail_bytes = (uint32_t)bytes;
-    leatn_frame_encode(&frame, link->tx_header);
-    link->tx_header_left = LEATN_HEADER_BYTES;
     link->tx_left = bytes;
+    body = op->sent + bytes == op->bytes ? bytes - 1 : bytes;
+    if (body) {
+        frame.tail_bytes = (uint32_t)body;
+        leatn_frame_encode(&frame, link->tx_header);
+        link->tx_header_left = LEATN_HEADER_BYTES;
+    }
+    if (body < bytes) {
+        frame.offset = op->sent + body;
+        frame.tail_bytes = 1;
+        leatn_frame_encode(&frame, link->tx_end);
+        link->tx_end[LEATN_HEADER_BYTES] = ((const unsigned char *)memory)[body];
+        link->tx_end_left = sizeof link->tx_end;
+    }
 }
 
-/* Counts bytes of a fragment that were sent: first those of its header. Returns how many were payload. */
+/* Returns how many bytes of payload are left before the last byte of the message. */
+static size_t body_left(const leat_link *link)
+{
+    return (size_t)link->tx_left - (link->tx_end_left > 0);
+}
+
+/* Fills parts with what is left of the fragment. The next bytes bytes of its payload are at payload. */
+static void list_parts(leat_link *link, const void *payload, size_t bytes, struct iovec parts[PARTS])
+{
+    size_t body = body_left(link);
+
+    bytes = bytes < body ? bytes : body;
+    parts[0] = (struct iovec){link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left};
+    parts[1] = (struct iovec){(void *)payload, bytes};
+    parts[2] = (struct iovec){link->tx_end + sizeof link->tx_end - link->tx_end_left,
+                              bytes == body ? link->tx_end_left : 0};
+}
+
+/* Counts bytes of these parts that were sent. Returns how many were payload. */
 static size_t count_sent(leat_link *link, size_t sent)
 {
-    size_t header = sent < link->tx_header_left ? sent : link->tx_header_left;
+    size_t header = sent < link->tx_header_left ? sent : link->tx_header_left, body = body_left(link), payload;
 
+    sent -= header;
     link->tx_header_left -= header;
-    link->tx_left -= sent - header;
-    link->sent_bytes += sent - header;
-    return sent - header;
+    payload = sent < body ? sent : body;
+    sent -= payload;
+    link->tx_end_left -= sent;
+    payload += sent && !link->tx_end_left;
+    link->tx_left -= payload;
+    link->sent_bytes += payload;
+    return payload;
 }
 
 void leatn_send_finish(leat_link *link, struct leatn_op *op)
@@ -111,14 +165,14 @@ void leatn_send_finish(leat_link *link, struct leatn_op *op)
 /* Sends bytes of the fragment. Returns false if the socket is full, or the copy has failed. */
 static bool send_payload(leat_link *link, struct leatn_op *op, const void *payload, size_t bytes)
 {
-    struct iovec parts[2] = {{link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left},
-                             {(void *)payload, bytes < link->tx_left ? bytes : (size_t)link->tx_left}};
+    struct iovec parts[PARTS];
     int fd = link->connection.fd;
     ssize_t sent;
 
+    list_parts(link, payload, bytes, parts);
     link->tx_busy = true;
     pthread_mutex_unlock(&link->lock);
-    sent = leatn_link_send(link, fd, parts, 2);
+    sent = leatn_link_send(link, fd, parts, PARTS);
     pthread_mutex_lock(&link->lock);
     link->tx_busy = false;
     if (sent > 0)
@@ -173,7 +227,8 @@ static bool carry(leat_link *link, struct leatn_op *op, const void *payload, siz
         return false;
     op->sent += sent;
     link->sent_bytes += sent;
-    if (op->sent == op->bytes)
+    /* The carrier releases the lock, so the socket may have failed meanwhile, which ends the want. */
+    if (op->want && op->sent == op->bytes)
         leatn_send_finish(link, op);
     return true;
 }
@@ -212,7 +267,7 @@ size_t leatn_send_move(void *object, uint64_t offset, void *memory, size_t bytes
                     break;
                 continue;
             }
-            begin_fragment(link, op, bytes - at);
+            begin_fragment(link, op, (const char *)memory + at, bytes - at);
         }
         if (!send_payload(link, op, (const char *)memory + at, bytes - at) && op->status == LEAT_OK)
             break;
@@ -229,12 +284,12 @@ size_t leatn_send_move(void *object, uint64_t offset, void *memory, size_t bytes
 /* Fills up the fragment of a send that has ended. Returns false if the socket is full. */
 static bool fill_up(leat_link *link)
 {
-    while (link->tx_left || link->tx_header_left) {
-        struct iovec parts[2] = {
-            {link->tx_header + LEATN_HEADER_BYTES - link->tx_header_left, link->tx_header_left},
-            {zeros, link->tx_left < sizeof zeros ? (size_t)link->tx_left : sizeof zeros}};
-        ssize_t sent = leatn_link_send(link, link->connection.fd, parts, 2);
+    while (link->tx_left) {
+        struct iovec parts[PARTS];
+        ssize_t sent;
 
+        list_parts(link, zeros, sizeof zeros, parts);
+        sent = leatn_link_send(link, link->connection.fd, parts, PARTS);
         if (!leatn_link_was_sent(link, sent))
             return false;
         link->sent_bytes -= count_sent(link, (size_t)sent); /* zeros are no payload */

@@ -57,7 +57,7 @@ void leatn_link_unlock(leat_link *link)
     link->wake = false;
     pthread_mutex_unlock(&link->lock);
     if (wake)
-        leat_storage_wake();
+        leatn_loop_wake_copies();
 }
 
 /* ---- waiting for the socket ---- */
@@ -469,10 +469,13 @@ static uint64_t check_life(leat_link *link, uint64_t now_ns)
 {
     uint64_t idle_ns = link->connection.idle_timeout_ns, peer_ns = link->connection.peer_idle_timeout_ns;
     uint64_t period_ns = least(idle_ns, peer_ns) / 12;
-    /* This process may have been stopped. It must then first read what has come meanwhile. */
-    bool late = now_ns - link->checked_ns > idle_ns / 2;
+    uint64_t late_ns = idle_ns / 2;
+    bool late;
 
     period_ns = period_ns > 1000000 ? period_ns : 1000000;
+    /* This process may have been stopped. It must then first read what has come meanwhile. */
+    late_ns = late_ns > 4 * period_ns ? late_ns : 4 * period_ns;
+    late = now_ns - link->checked_ns > late_ns;
     link->checked_ns = now_ns;
     if (!link->want_in || late || link->rx_progress != link->rx_seen)
         link->heard_ns = now_ns;
@@ -602,11 +605,12 @@ leat_status leat_link_close(leat_link *link)
 {
     if (!link)
         return LEAT_OK;
-    leatn_regions_close(link);
+    leatn_regions_begin_close(link);
     leatn_link_lock(link);
     if (!link->failed)
         close_live(link);
     leatn_link_unlock(link);
+    leatn_regions_close(link);
     leatn_link_release(link);
     return LEAT_OK;
 }

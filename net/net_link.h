@@ -2,14 +2,15 @@
  * net_link.h - the state of a link, its lock, and what moves its control frames. The copies of a link are in
  * message.h.
  *
- * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers, in move() of a
- * copy; and the loop (loop.h). link->lock protects all fields, if a comment does not say otherwise, and is held
- * for short work only: lists, and system calls on the non-blocking socket that move a few frames. Payload is moved
- * without the lock by the one thread that has set rx_busy or tx_busy.
+ * Threads. Three kinds of threads work on a link: those of the program, in calls; leat's workers; and the loop
+ * (loop.h). Each of them may be the one that is in move() of a copy; only small copies are moved by the first and
+ * the last, and by threads of the CPU device. link->lock protects all fields, if a comment does not say
+ * otherwise, and is held for short work only: lists, and system calls on the non-blocking socket that move a few
+ * frames. Payload is moved without the lock by the one thread that has set rx_busy or tx_busy.
  *
- * Order of locks: locks of leat's (release() may be called with some) - regions_lock - link->lock - loop_lock.
- * leat_storage_wake() takes locks of leat's, so it is called without link->lock: functions that make an op ready
- * set link->wake, and leatn_link_unlock() makes the call.
+ * Order of locks: regions_lock - locks of leat's (release() may be called with some) - link->lock - loop_lock.
+ * leatn_loop_wake_copies() takes locks of leat's, so it is called without link->lock: functions that make an op
+ * ready set link->wake, and leatn_link_unlock() makes the call.
  *
  * The receiving side. Exactly one of these is true while the link lives, so that no byte is left lying:
  *
@@ -88,7 +89,7 @@ struct leat_link {
     struct leatn_cipher *cipher; /* cipher.h; NULL: the link is not encrypted. The pointer is constant. Its sending
                                     half belongs to who may send: the thread that has set tx_busy, or who holds the
                                     lock while it is not set; the receiving half likewise, with rx_busy */
-    bool wake;                   /* leatn_link_unlock() calls leat_storage_wake() */
+    bool wake;                   /* leatn_link_unlock() calls leatn_loop_wake_copies() */
     bool counted;                /* closing: counted among the links that the end of the process waits for */
 
     /* Ends. */
@@ -122,11 +123,14 @@ struct leat_link {
     /* The sending side. */
     bool tx_busy;           /* a thread sends payload without the lock */
     struct leatn_op *tx_op; /* see above; NULL: nobody's turn */
-    bool tx_fill;           /* the send of the fragment has ended, so the loop sends zeros; tx_op is NULL */
+    bool tx_fill;           /* the send of the fragment has ended, so the loop sends zeros; tx_op is NULL. The last
+                               byte of the message is not among them, so its receive stays incomplete */
     bool tx_blocked;        /* tx_op, or the loop that fills up, waits for want_out */
-    uint64_t tx_left;       /* payload left of the fragment; 0: between frames */
+    uint64_t tx_left;       /* payload left of the fragment, with the byte in tx_end; 0: between frames */
     unsigned char tx_header[LEATN_HEADER_BYTES];
     size_t tx_header_left; /* bytes of the fragment's header that are not sent yet, at the end of tx_header */
+    unsigned char tx_end[LEATN_HEADER_BYTES + 1]; /* a fragment with the last byte of the message, behind the other */
+    size_t tx_end_left; /* bytes of it that are not sent yet; 0: none, or it is complete */
     struct leatn_op_queue waiters;
     struct leatn_output output;
 
@@ -155,7 +159,7 @@ static inline leat_link *leatn_link_of(struct leatn_source *source)
 }
 
 void leatn_link_lock(leat_link *link);
-/* Also calls leat_storage_wake() if an op became ready. */
+/* Also calls leatn_loop_wake_copies() if an op became ready. */
 void leatn_link_unlock(leat_link *link);
 
 void leatn_link_hold(leat_link *link);

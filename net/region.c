@@ -20,10 +20,15 @@
     UINT64_C(50000) /* how long the server rests between two looks at copies that are about to end */
 #define LOOK_MOST_NS UINT64_C(2000000)
 
-/* A get or a put of the other end that the server has not looked at yet. */
+/* How many copies of a region are started at a time. They take pinned memory, and go one after another, because they
+ * have one stream: so more of them would not be faster. */
+enum { JOBS_MAX = 16 };
+
+/* A get or a put of the other end whose copy is not started yet. */
 struct request {
     struct request *next;
-    leat_link *link; /* a reference */
+    leat_link *link;            /* a reference */
+    struct leat_region *region; /* it has waited there, and is counted in its starting; NULL: it has not */
     struct leatn_frame frame;
     char name[LEATN_NAME_MAX + 1];
 };
@@ -45,8 +50,11 @@ struct leat_region {
     size_t bytes;
     leat_access access;
     struct job *jobs;
+    unsigned job_count;
     unsigned starting; /* jobs that are being made, without the lock */
+    struct request *waiting, **waiting_end; /* requests above JOBS_MAX */
     bool ending;       /* gets no more jobs */
+    bool with_link;    /* ends because its link is closed */
 };
 
 /* Held while the server starts and ends; the server does not take it. */
@@ -123,28 +131,68 @@ static void refuse(const struct request *request, leat_status status)
 
 /* ---- jobs ---- */
 
-/* Finds the region of a request, and counts the job that is to be made. */
-static leat_status find_region(const struct request *request, struct leat_region **found)
+/* Returns LEAT_OK, or why the region of a request, which may be NULL, refuses it. */
+static leat_status check_request(const struct request *request, const struct leat_region *region)
 {
     const struct leatn_frame *frame = &request->frame;
+
+    if (!region)
+        return LEAT_ERROR_NOT_FOUND;
+    if (frame->type == LEATN_FRAME_PUT && region->access != LEAT_ACCESS_READ_WRITE)
+        return LEAT_ERROR_NOT_PERMITTED;
+    if (frame->offset > region->bytes || frame->bytes > region->bytes - frame->offset)
+        return LEAT_ERROR_RANGE;
+    return LEAT_OK;
+}
+
+/* Finds the region of a request, and counts the job that is to be made. Returns LEAT_OK; why the request is refused;
+ * or LEAT_NOT_READY, if the region keeps it until other jobs have ended. */
+static leat_status find_region(struct request *request, struct leat_region **found)
+{
     struct leat_region *region;
-    leat_status status = LEAT_OK;
+    leat_status status;
 
     pthread_mutex_lock(&regions_lock);
     region = regions;
     while (region && (region->ending || region->link != request->link || strcmp(region->name, request->name) != 0))
         region = region->next;
-    if (!region)
-        status = LEAT_ERROR_NOT_FOUND;
-    else if (frame->type == LEATN_FRAME_PUT && region->access != LEAT_ACCESS_READ_WRITE)
-        status = LEAT_ERROR_NOT_PERMITTED;
-    else if (frame->offset > region->bytes || frame->bytes > region->bytes - frame->offset)
-        status = LEAT_ERROR_RANGE;
-    else
+    status = check_request(request, region);
+    if (status == LEAT_OK && region->job_count + region->starting >= JOBS_MAX) {
+        request->next = NULL;
+        *region->waiting_end = request;
+        region->waiting_end = &request->next;
+        status = LEAT_NOT_READY;
+    } else if (status == LEAT_OK) {
         region->starting++;
+    }
     *found = region;
     pthread_mutex_unlock(&regions_lock);
     return status;
+}
+
+/* Gives requests that waited in a region back to the server: as many as may be started, or all if the region ends. They
+ * stay in front of later ones. The caller holds regions_lock. */
+static void give_requests_back(struct leat_region *region)
+{
+    struct request *request, *first = NULL, **end = &first;
+
+    while ((request = region->waiting) && (region->ending || region->job_count + region->starting < JOBS_MAX)) {
+        region->waiting = request->next;
+        if (!region->waiting)
+            region->waiting_end = &region->waiting;
+        region->starting++;
+        request->region = region;
+        *end = request;
+        end = &request->next;
+    }
+    if (!first)
+        return;
+    pthread_mutex_lock(&requests_lock);
+    *end = requests.first;
+    if (!requests.first)
+        requests.end = end;
+    requests.first = first;
+    pthread_mutex_unlock(&requests_lock);
 }
 
 /* Starts the copy of a job. */
@@ -178,24 +226,30 @@ static leat_status start_job(const struct leat_region *region, const struct requ
     return LEAT_OK;
 }
 
-/* Makes a job of a request, or refuses it. */
-static void serve(const struct request *request)
+static bool is_ending(const struct leat_region *region)
 {
-    struct leat_region *region;
-    struct job *job = NULL;
-    leat_status status = find_region(request, &region);
+    bool ending;
 
-    if (status != LEAT_OK) {
-        refuse(request, status);
-        return;
-    }
-    job = calloc(1, sizeof *job);
-    status = job ? start_job(region, request, job) : LEAT_ERROR_HOST_MEMORY;
+    pthread_mutex_lock(&regions_lock);
+    ending = region->ending;
+    pthread_mutex_unlock(&regions_lock);
+    return ending;
+}
+
+/* Makes the job of a request that is counted in region->starting, or refuses it. */
+static void start_counted(const struct request *request, struct leat_region *region)
+{
+    struct job *job = calloc(1, sizeof *job);
+    leat_status status = LEAT_ERROR_HOST_MEMORY;
+
+    if (job)
+        status = is_ending(region) ? LEAT_ERROR_NOT_FOUND : start_job(region, request, job);
     pthread_mutex_lock(&regions_lock);
     region->starting--;
     if (status == LEAT_OK) {
         job->next = region->jobs;
         region->jobs = job;
+        region->job_count++;
         if (region->ending) {
             (void)leat_ticket_cancel(job->ticket);
             leatn_region_op_ended();
@@ -209,6 +263,21 @@ static void serve(const struct request *request)
     refuse(request, status);
 }
 
+static void serve(struct request *request)
+{
+    struct leat_region *region = request->region;
+    leat_status status = region ? LEAT_OK : find_region(request, &region);
+
+    if (status == LEAT_NOT_READY)
+        return;
+    if (status == LEAT_OK)
+        start_counted(request, region);
+    else
+        refuse(request, status);
+    leatn_link_release(request->link);
+    free(request);
+}
+
 /* The copy of a job is complete, or has failed. */
 static void end_job(struct job *job, leat_status status)
 {
@@ -220,7 +289,10 @@ static void end_job(struct job *job, leat_status status)
 }
 
 /* Ends the jobs of a region that are complete. Returns the number of those that soon will be. The caller holds
- * regions_lock. */
+ * regions_lock.
+ *
+ * Only a wait of more than 1 ms asks the driver whether the device is lost, and no copy of a lost device ends. So the
+ * first copy that keeps a region from ending is waited for. */
 static unsigned look_at_jobs(struct leat_region *region)
 {
     struct job **place = &region->jobs, *job;
@@ -231,7 +303,8 @@ static unsigned look_at_jobs(struct leat_region *region)
 
         /* A copy that was cancelled after its last byte was moved has no end that leat would report. */
         if (region->ending || atomic_load_explicit(&job->op->over, memory_order_relaxed)) {
-            status = leat_ticket_wait(job->ticket, LEAT_COPY_POINT_DONE, 0);
+            status = leat_ticket_wait(job->ticket, LEAT_COPY_POINT_DONE,
+                                      region->ending && !soon ? LOOK_MOST_NS : 0);
             soon += status == LEAT_NOT_READY;
         }
         if (status == LEAT_NOT_READY) {
@@ -239,9 +312,11 @@ static unsigned look_at_jobs(struct leat_region *region)
             continue;
         }
         *place = job->next;
+        region->job_count--;
         end_job(job, status);
         pthread_cond_broadcast(&regions_changed);
     }
+    give_requests_back(region);
     return soon;
 }
 
@@ -301,11 +376,8 @@ static void *run(void *argument)
         ended = ended || requests.ended;
         requests.ended = false;
         pthread_mutex_unlock(&requests_lock);
-        if (request) {
+        if (request)
             serve(request);
-            leatn_link_release(request->link);
-            free(request);
-        }
         if (!look_at_regions())
             wait_ns = UINT64_MAX;
         else if (request || ended || wait_ns == UINT64_MAX)
@@ -462,6 +534,7 @@ leat_status leat_expose(leat_stream *stream, leat_link *link, const char *name, 
     made->at = ptr;
     made->bytes = bytes;
     made->access = access;
+    made->waiting_end = &made->waiting;
     status = count_region();
     if (status != LEAT_OK) {
         free(made);
@@ -478,16 +551,22 @@ leat_status leat_expose(leat_stream *stream, leat_link *link, const char *name, 
     return LEAT_OK;
 }
 
-/* Ends a region that is marked as ending, and frees it. */
+/* Lets a region get no more jobs, and cancels those that it has. The caller holds regions_lock. */
+static void begin_end(struct leat_region *region)
+{
+    region->ending = true;
+    for (struct job *job = region->jobs; job; job = job->next)
+        (void)leat_ticket_cancel(job->ticket);
+    leatn_region_op_ended(); /* the server then looks at all jobs */
+}
+
+/* Waits until the jobs of a region have ended, and frees it. */
 static void end_region(struct leat_region *region)
 {
     struct leat_region **place = &regions;
 
     pthread_mutex_lock(&regions_lock);
-    for (struct job *job = region->jobs; job; job = job->next)
-        (void)leat_ticket_cancel(job->ticket);
-    leatn_region_op_ended(); /* the server then looks at all jobs */
-    while (region->jobs || region->starting)
+    while (region->jobs || region->starting || region->waiting)
         pthread_cond_wait(&regions_changed, &regions_lock);
     while (*place != region)
         place = &(*place)->next;
@@ -504,10 +583,21 @@ leat_status leat_unexpose(leat_region *region)
         return LEAT_OK;
     TRY(leatn_check_permitted("leat_unexpose"));
     pthread_mutex_lock(&regions_lock);
-    region->ending = true;
+    begin_end(region);
     pthread_mutex_unlock(&regions_lock);
     end_region(region);
     return LEAT_OK;
+}
+
+void leatn_regions_begin_close(leat_link *link)
+{
+    pthread_mutex_lock(&regions_lock);
+    for (struct leat_region *region = regions; region; region = region->next)
+        if (region->link == link && !region->ending) {
+            region->with_link = true;
+            begin_end(region);
+        }
+    pthread_mutex_unlock(&regions_lock);
 }
 
 void leatn_regions_close(leat_link *link)
@@ -517,10 +607,8 @@ void leatn_regions_close(leat_link *link)
     do {
         pthread_mutex_lock(&regions_lock);
         region = regions;
-        while (region && (region->link != link || region->ending))
+        while (region && !(region->link == link && region->with_link))
             region = region->next;
-        if (region)
-            region->ending = true;
         pthread_mutex_unlock(&regions_lock);
         if (region)
             end_region(region);

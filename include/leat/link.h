@@ -25,6 +25,15 @@
  * A stream waits for its copies. So two processes that both first send and then receive on one stream wait for
  * each other for ever, unless the messages are small: use one stream for each direction.
  *
+ * Streams that wait on a GPU hold others up. CUDA passes the work of all streams to the device through a few queues. On
+ * an H200 (driver 580.159.04) copies of other streams stood still while four streams waited for messages to come into
+ * the device, and all work of other streams while eight did. If a message waits for that work, all wait for ever. So
+ * let at most three streams of a device wait for messages that depend on its other streams, for instance by receiving
+ * on few streams, or set CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment before the device is opened:
+ * then 24 waiting streams held nothing up. Some driver calls also wait for streams that wait, such as loading a module,
+ * cuMemFree and registering memory. leat loads its own kernels before the first message on a device; load and
+ * launch yours, and register memory, before you receive.
+ *
  * Regions. A process can also expose memory under a name. The other end of the link then reads it (leat_get) and
  * writes it (leat_put) without a call at this end for each message.
  *
@@ -50,7 +59,7 @@
  * Encryption. With options.encrypt at one end or both, all bytes of the link are encrypted and authenticated, by
  * ChaCha20-Poly1305 with keys that are made for this connection only (X25519, bound to the key that both ends know).
  * A recorded connection stays secret even if that key becomes known later. One thread at each end encrypts or decrypts
- * the bytes of a link, which bounds its rate (docs/links.md has figures). A complete send may have up to 64 KiB in
+ * the bytes of a link, which bounds its rate (docs/links.md has figures). A complete send may have up to 256 KiB in
  * leat's memory that the operating system has not taken yet; leat_link_close() sends them, so call it before the
  * process ends. A call with a ucx: address and encrypt fails; if only the other end asks for it, the link is encrypted
  * and uses TCP.
@@ -63,7 +72,8 @@
  * window when others are complete. If memory_bytes is less than window_bytes, all larger messages are received in this
  * way. The other end cannot make leat keep more: the link fails if it sends what it may not. With UCX the limit
  * counts payload too, but leat takes 1 MiB of memory for each part of more than 64 KiB, as the other end cuts it,
- * and such memory also for the parts that leat moves on at once.
+ * and such memory also for the parts that leat moves on at once. Small parts cost some hundred bytes more each; the
+ * link fails at 65,536 of them and as many as 4 KiB fit into memory_bytes.
  *
  * Failures. A link fails as a whole: the other process ended, or was silent for idle_timeout_ns; the network
  * failed; a message broke the protocol. Every copy on the link then fails with LEAT_ERROR_LINK, and so does every
@@ -295,8 +305,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_broadcast_start(leat_stream *stream, vo
 /*
  * Lets the other end of the link read (LEAT_ACCESS_READ), or read and write (LEAT_ACCESS_READ_WRITE), bytes bytes
  * at ptr under a name of at most 127 bytes. Each leat_get() and leat_put() of the other end is a copy on stream,
- * in the order of their arrival, after all work that the program has submitted to stream before. The memory, the
- * stream and the device must live until leat_unexpose().
+ * in the order of their arrival, after all work that the program has submitted to stream before. leat starts at most 16
+ * of them at a time. The memory, the stream and the device must live until leat_unexpose().
  * Errors: HANDLE; INVALID (a NULL pointer; an empty or too long name; an access that is neither of the two);
  * POINTER, RANGE (as leat_copy(), for ptr); BUSY (the link has a region of this name); LINK; HOST_MEMORY, SYSTEM,
  * NOT_PERMITTED.

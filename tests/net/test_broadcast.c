@@ -208,8 +208,12 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(info_of(ends.one).receives, 0);
     OK(leat_broadcast_start(room->stream, memory.at, 0, 1, NULL, most, 1, NULL, &ticket));
     ENDS_WITH(ticket, LEAT_OK);
+    OK(leat_link_close(ends.two));
+    wait_for_failure(ends.one);
+    REFUSED(leat_broadcast(room->stream, memory.at, 100, 1, ends.one, NULL, 0), LEAT_ERROR_LINK, "has failed");
+    REFUSED(leat_broadcast(room->stream, memory.at, 100, 1, NULL, most, 1), LEAT_ERROR_LINK, "has failed");
     free_memory(&memory);
-    close_ends(&ends);
+    OK(leat_link_close(ends.one));
 }
 
 const struct CMUnitTest tests[] = {

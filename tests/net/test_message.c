@@ -270,6 +270,44 @@ static void test_deadline(void **state)
     close_ends(&ends);
 }
 
+/* A deadline that is over in the call: the copy never begins, and still fails at the other end, so that the next ones
+ * meet each other. */
+static void test_deadline_in_the_call(void **state)
+{
+    const struct test_state *room = *state;
+    struct ends ends = make_ends(&setups[0]);
+    leat_copy_options options = LEAT_COPY_OPTIONS_INIT;
+    static const size_t lengths[] = {1, 4096, 200000};
+    leat_ticket *ticket, *other;
+    leat_status status;
+
+    options.deadline_ns = 1;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct memory src = make_memory(room->device, room->stream, LEAT_KIND_PAGEABLE, lengths[i], 0);
+        struct memory dst = make_memory(room->device, room->stream, LEAT_KIND_PAGEABLE, lengths[i], 0);
+
+        fill_memory(room->stream, &src, i);
+        OK(leat_send_start(room->stream, ends.one, 9, src.at, lengths[i], &options, &ticket));
+        ENDS_WITH(ticket, LEAT_ERROR_DEADLINE);
+        ENDS_WITH(receive_start(room->second, dst.at, ends.two, 9, lengths[i]), LEAT_ERROR_LINK);
+        expect_failure(room->second, LEAT_ERROR_LINK, "has stopped the copy");
+        other = send_start(room->stream, ends.one, 9, src.at, lengths[i]);
+        OK(leat_receive_start(room->second, dst.at, ends.two, 9, lengths[i], &options, &ticket));
+        ENDS_WITH(ticket, LEAT_ERROR_DEADLINE);
+        status = end_of(other);
+        assert_true(status == LEAT_OK || status == LEAT_ERROR_LINK); /* OK: all bytes were sent in between */
+        take_failures(room->stream);
+        expect_bytes(room->second, &dst, GUARD_VALUE);
+        OK(leat_send(room->stream, ends.one, 9, src.at, lengths[i]));
+        OK(leat_receive(room->second, dst.at, ends.two, 9, lengths[i]));
+        OK(leat_stream_synchronize(room->second));
+        expect_message(room->second, &dst, i);
+        free_memory(&src);
+        free_memory(&dst);
+    }
+    close_ends(&ends);
+}
+
 /* ---- head of line ---- */
 
 /* Two receives on one link: the second one, whose bytes come first, is on a stream that waits for the first one.
@@ -545,6 +583,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(test_cancel_before),
     STATE_TEST(test_cancel_in_the_middle),
     STATE_TEST(test_deadline),
+    STATE_TEST(test_deadline_in_the_call),
     STATE_TEST(test_head_of_line),
     STATE_TEST(test_blocked_receiver),
     STATE_TEST(test_close),

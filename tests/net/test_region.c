@@ -268,11 +268,64 @@ static void test_blocked_stream(void **state)
     free_scene(&scene);
 }
 
+/* Ends a region while more copies than it starts at a time wait for its stream. */
+static void test_unexpose_with_many(void **state)
+{
+    enum { COPIES = 50 };
+    const struct test_state *room = *state;
+
+    for (unsigned round = 0; round < 4; round++) {
+        struct scene scene = make_scene(room, &setups[0], LEAT_KIND_DEVICE, LEAT_ACCESS_READ_WRITE);
+        struct test_gate *gate = test_gate_close(scene.server);
+        unsigned char bytes[COPIES];
+        leat_ticket *tickets[COPIES];
+
+        for (unsigned i = 0; i < COPIES; i++)
+            tickets[i] = i % 2 ? put_start(&scene, i, &bytes[i], 1) : get_start(&scene, &bytes[i], i, 1);
+        test_sleep_us(5000);
+        test_gate_open(gate);
+        test_sleep_us(round * 50);
+        OK(leat_unexpose(scene.region));
+        scene.region = NULL;
+        for (unsigned i = 0; i < COPIES; i++) {
+            leat_status status = end_of(tickets[i]);
+
+            assert_true(status == LEAT_OK || status == LEAT_ERROR_LINK || status == LEAT_ERROR_NOT_FOUND);
+        }
+        take_failures(room->stream);
+        take_failures(room->second);
+        assert_int_equal(info_of(scene.ends.one).status, LEAT_OK);
+        free_scene(&scene);
+    }
+}
+
+/* The stream of a region waits for a message of the same link that never comes: closing the link ends the receive
+ * before it waits for the get. */
+static void test_close_with_a_receive_in_front(void **state)
+{
+    const struct test_state *room = *state;
+    struct scene scene = make_scene(room, &setups[0], LEAT_KIND_DEVICE, LEAT_ACCESS_READ);
+    char bytes[100], never[100];
+    leat_ticket *ticket;
+
+    OK(leat_receive(scene.server, never, scene.ends.two, 5, sizeof never));
+    ticket = get_start(&scene, bytes, 0, sizeof bytes);
+    assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, 20000000), LEAT_NOT_READY);
+    OK(leat_link_close(scene.ends.two)); /* ends the region too */
+    scene.ends.two = NULL;
+    scene.region = NULL;
+    ENDS_WITH(ticket, LEAT_ERROR_LINK);
+    take_failures(room->stream);
+    free_scene(&scene);
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(test_get),       STATE_TEST(test_put),
     STATE_TEST(test_together),  STATE_TEST(test_refusals),
     STATE_TEST(test_bad_calls), STATE_TEST(test_unexpose),
     STATE_TEST(test_cancel),    STATE_TEST(test_blocked_stream),
+    STATE_TEST(test_unexpose_with_many),
+    STATE_TEST(test_close_with_a_receive_in_front),
 };
 
 LINK_TEST_MAIN(tests)
