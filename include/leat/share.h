@@ -42,8 +42,10 @@
  * the stream did after its take-over used memory that was not handed over. Hand-overs that were complete before
  * stay valid: the process that loads weights may hand them over and end. leat_share_abandon() has the same effect
  * without the end of a process. A thread of leat's watches the sockets; the first share starts it, the last one
- * ends it. A child of the other process that was made by fork() without exec() keeps the socket open, so its end
- * is noticed only when the child ends too.
+ * ends it. A child of the other process that was made by fork() without exec() keeps the socket open: if that process
+ * ends without destroying its share, this is noticed only when the child ends too. On a GPU, a process that is killed
+ * may be noticed before the driver has ended its work. So give pages that it could write back to the driver
+ * (leat_free(), leat_pool_trim()), before a block of them is used for anything else.
  *
  * Rights. The other process gets the memory and nothing else of the pool: leat clears the bytes between the end of
  * the block and the end of its pages before it exports them. Bytes of the block that the program has not written
@@ -51,8 +53,11 @@
  * device gives a descriptor that can never be mapped for writing, by no process; for later blocks on these pages
  * too. On CUDA a descriptor always carries full rights: there LEAT_ACCESS_READ only keeps the mapping of the other
  * process from being written, and a hostile process could map the descriptor itself. On HIP it is UNSUPPORTED.
- * Everything received is checked, so a hostile sender can neither crash the receiver nor make it write outside the
- * memory; but while it runs it can change the memory at any time, and withhold a hand-over or pretend one.
+ * Everything received is checked, so a hostile process can neither crash the other one nor make it write outside the
+ * memory; but while it runs it can change the memory at any time, withhold a hand-over or pretend one, and undo what
+ * has ended a wait: leat_share_abandon() and leat_device_close() end waits again. On CUDA it can make a stream wait for
+ * ever: if it punches a hole into the file of counters (fallocate()), the GPU keeps the old page, and no host can write
+ * that any more. So share on CUDA only with processes that you trust.
  *
  * GPUs. The tests of this header pass on the CPU device and on NVIDIA GPUs. Of AMD's, leat's driver for HIP was
  * tested only with a library that stands for the vendor's. docs/sharing.md has figures.
@@ -86,7 +91,8 @@ typedef struct leat_share_options {
 /*
  * Creates a share of the memory at ptr: the start of a live block of an exportable pool, or the start of a mapping
  * of exportable physical memory. options may be NULL. stream must be ordered after the allocation of the block; if
- * the block does not fill its last page, leat clears the rest in stream order and waits for stream. The memory
+ * the block does not fill its last page, leat clears the rest in stream order. It waits for
+ * stream then, and if the pool clears its blocks (scrub). The memory
  * keeps its owner: leat_share_destroy() does not free it. Memory that was shared with LEAT_ACCESS_READ on the CPU
  * device cannot be shared for writing any more.
  * Errors: HANDLE; INVALID (share NULL; the size of options; another access; memory of another device than the

@@ -107,36 +107,44 @@ static void publish_broken(struct leat_share *share)
     atomic_store(&share->page->broken[share->side], 1);
 }
 
-/* Reports the failure to a stream, if it is still there. */
-static void report(struct leat_share *share, uint64_t stream_serial, uint64_t number)
+static void fail_stream(const struct leat_share *share, leat_stream *stream, uint64_t number)
 {
-    struct leat_device *device = share->device;
     char message[256];
 
     snprintf(
         message, sizeof message,
         "leat_share_take_over: the process that shares %p ended, destroyed its share or was abandoned before its hand-over %llu, so what this stream did afterwards used memory that was not handed over",
         share->ptr, (unsigned long long)number);
+    leati_timeline_failed(stream->timeline, LEAT_ERROR_LINK, message);
+}
+
+/* Reports the failure to a stream, if it is still there. */
+static void report(struct leat_share *share, uint64_t stream_serial, uint64_t number)
+{
+    struct leat_device *device = share->device;
+
     leati_lock(&device->lock);
     for (struct leati_link *at = device->streams.next; at != &device->streams; at = at->next) {
         leat_stream *stream = LEATI_CONTAINER_OF(at, leat_stream);
 
         if (stream->timeline->serial == stream_serial)
-            leati_timeline_failed(stream->timeline, LEAT_ERROR_LINK, message);
+            fail_stream(share, stream, number);
     }
     leati_unlock(&device->lock);
 }
 
-/* Ends the wait of take-over number, if the hand-over has not been made. */
-static void end_wait(struct leat_share *share, uint64_t number)
+/* Ends the wait of take-over number, if the hand-over has not been made. tells: reports it, but each take-over once. */
+static void end_wait(struct leat_share *share, uint64_t number, bool tells)
 {
     _Atomic uint32_t *counter = &share->page->handed[!share->side][slot_of(number)];
     bool passed = is_executed(share->counters->taken, number);
 
     if (is_handed(share, number))
         return;
-    if (!passed || is_broken(share, number))
+    if (tells && (!passed || is_broken(share, number))) {
         report(share, share->takers[slot_of(number)], number);
+        share->takers[slot_of(number)] = 0;
+    }
     /* A hand-over that the other side's stream still makes writes this number too, so it undoes nothing. */
     if (!has_reached(atomic_load_explicit(counter, memory_order_relaxed), number))
         atomic_store_explicit(counter, (uint32_t)number, memory_order_release);
@@ -144,21 +152,49 @@ static void end_wait(struct leat_share *share, uint64_t number)
 
 void leati_share_lost(struct leat_share *share, bool by_us)
 {
+    bool first;
+
     leati_lock(&share->lock);
-    if (!share->gone) {
-        if (by_us)
-            publish_broken(share);
-        share->gone = true;
-        for (uint64_t number = oldest(share->taken); number <= share->taken; number++)
-            end_wait(share, number);
-    }
-    leati_unlock(&share->lock);
-    if (by_us)
+    first = !share->gone;
+    /* Before streams run on: also if the other side gave this one up, because it may still take over what they hand
+     * over then. */
+    if (first)
+        publish_broken(share);
+    share->gone = true;
+    /* Every time: the other process may write the counters as long as it lives. The watching thread reports the first
+     * time only, because the device may be closing and its streams may end then. */
+    for (uint64_t number = oldest(share->taken); number <= share->taken; number++)
+        end_wait(share, number, first || by_us);
+    if (by_us && share->life >= 0)
         (void)shutdown(share->life, SHUT_RDWR);
+    leati_unlock(&share->lock);
 }
 
-static void abandon(struct leat_share *share)
+/* A stream was waited for. Reports its take-overs of which the other side has said meanwhile that they count for
+ * nothing: it says so before its own streams run on, but the thread that watches it may not have noticed yet. */
+static void settle_take_overs(struct leat_share *share, void *argument)
 {
+    leat_stream *stream = argument;
+
+    leati_lock(&share->lock);
+    if (atomic_load_explicit(&share->page->broken[!share->side], memory_order_acquire))
+        for (uint64_t number = oldest(share->taken); number <= share->taken; number++)
+            if (share->takers[slot_of(number)] == stream->timeline->serial &&
+                is_executed(share->counters->taken, number) && is_broken(share, number)) {
+                fail_stream(share, stream, number);
+                share->takers[slot_of(number)] = 0;
+            }
+    leati_unlock(&share->lock);
+}
+
+void leati_shares_stream_waited(struct leat_stream *stream)
+{
+    leati_share_each(stream->device, settle_take_overs, stream);
+}
+
+static void abandon(struct leat_share *share, void *unused)
+{
+    (void)unused;
     leati_share_lost(share, true);
 }
 
@@ -167,7 +203,7 @@ leat_status leat_share_abandon(leat_share *share)
     if (!share)
         return LEAT_OK;
     LEATI_TRY(check_share("leat_share_abandon", share));
-    abandon(share);
+    leati_share_lost(share, true);
     return LEAT_OK;
 }
 
@@ -351,6 +387,9 @@ static leat_status end_share(struct leat_share *share)
     leat_status status = end_counters(share);
 
     status = first_of(status, end_memory(share));
+    /* A child of this process may still have the socket. */
+    if (share->life >= 0)
+        (void)shutdown(share->life, SHUT_RDWR);
     close_fd(&share->life);
     close_fd(&share->memory_fd);
     close_fd(&share->page_fd);
@@ -394,13 +433,11 @@ static leat_status export_block(struct leat_share *share, leat_stream *stream, v
     share->ptr = ptr;
     share->bytes = exported.requested_bytes;
     share->memory_bytes = exported.bytes;
-    if (exported.pool->device != stream->device)
-        return leati_fail(LEAT_ERROR_INVALID, "%p is memory of %s; share it with a stream of that device", ptr,
-                          exported.pool->device->name);
     rest = (char *)ptr + exported.requested_bytes;
     rest_bytes = exported.bytes - exported.requested_bytes;
+    /* The pool may have submitted the work that clears the block. */
     if (!rest_bytes)
-        return LEAT_OK;
+        return exported.pool->scrub ? leat_stream_synchronize(stream) : LEAT_OK;
     leati_track_forget(exported.pool, (uintptr_t)rest, rest_bytes);
     leati_stream_piece_begins(stream);
     status = driver->ops->fill(driver, stream->native, rest, 0, 1, rest_bytes);
@@ -433,18 +470,26 @@ static leat_status export_physical(struct leat_share *share, void *ptr)
     return status;
 }
 
-static leat_status export_memory(struct leat_share *share, leat_stream *stream, void *ptr)
+static leat_status check_can_export(const struct leat_share *share)
 {
-    struct leat_pool *pool = NULL;
-    struct leati_endpoint endpoint;
-
     if (!share->device->driver->ops->vm_export)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot export memory",
                           share->device->driver->name);
     if (share->access == LEAT_ACCESS_READ && !share->device->driver->ops->vm_set_rights)
         return leati_fail(LEAT_ERROR_UNSUPPORTED, "the %s driver cannot map memory for reading only",
                           share->device->driver->name);
+    return LEAT_OK;
+}
+
+static leat_status export_memory(struct leat_share *share, leat_stream *stream, void *ptr)
+{
+    struct leat_pool *pool = NULL;
+    struct leati_endpoint endpoint;
+
     (void)leati_block_find(ptr, &pool);
+    if (pool && pool->device != stream->device)
+        return leati_fail(LEAT_ERROR_INVALID, "%p is memory of %s; share it with a stream of that device", ptr,
+                          pool->device->name);
     if (pool)
         return export_block(share, stream, ptr);
     if (leat_virtual_get_reservation(ptr, NULL, NULL) == LEAT_OK)
@@ -458,16 +503,11 @@ static leat_status export_memory(struct leat_share *share, leat_stream *stream, 
 
 static leat_status create(leat_share *made, leat_stream *stream, void *ptr)
 {
-    int ends[2];
-
-    LEATI_TRY(export_memory(made, stream, ptr));
+    LEATI_TRY(check_can_export(made));
     LEATI_TRY(create_page(made));
     LEATI_TRY(register_counters(made));
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-        return fail_system("socketpair");
-    made->life = ends[0];
-    made->other_life = ends[1];
-    return LEAT_OK;
+    /* Last, because it may seal the memory against writes for ever. */
+    return export_memory(made, stream, ptr);
 }
 
 leat_status leat_share_create(leat_stream *stream, void *ptr, const leat_share_options *options,
@@ -527,9 +567,28 @@ static leat_status describe(const struct leat_share *share, struct leati_share_m
     return LEAT_OK;
 }
 
+/* Makes the two sockets by which the sides notice each other's end. No earlier than the share is sent: a child that
+ * this process makes by fork() in between would keep the other side's end open. */
+static leat_status make_life(leat_share *share)
+{
+    int ends[2];
+
+    if (share->life >= 0)
+        return LEAT_OK;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return fail_system("socketpair");
+    leati_lock(&share->lock);
+    share->life = ends[0];
+    if (share->gone) /* abandoned before */
+        (void)shutdown(share->life, SHUT_RDWR);
+    leati_unlock(&share->lock);
+    share->other_life = ends[1];
+    return leati_share_watch_socket(share);
+}
+
 static leat_status send_share(leat_share *share, int socket_fd)
 {
-    const int fds[LEATI_SHARE_FDS] = {share->memory_fd, share->page_fd, share->other_life};
+    int fds[LEATI_SHARE_FDS] = {share->memory_fd, share->page_fd};
     struct leati_share_message message;
 
     if (share->side)
@@ -538,6 +597,8 @@ static leat_status send_share(leat_share *share, int socket_fd)
         return leati_fail(LEAT_ERROR_INVALID,
                           "the share was sent before; it connects two processes: create another one");
     LEATI_TRY(describe(share, &message));
+    LEATI_TRY(make_life(share));
+    fds[2] = share->other_life;
     LEATI_TRY(leati_share_message_send(socket_fd, &message, fds));
     leati_lock(&share->lock);
     share->sent = true;
@@ -775,6 +836,7 @@ static leat_status take_over(leat_stream *stream, leat_share *share)
     leat_status status;
 
     LEATI_TRY(begin_take_over(share, stream, &number));
+    atomic_store_explicit(&stream->timeline->takes_over, true, memory_order_relaxed);
     ops[0].flag = page_counter(share, !share->side, number);
     ops[1].flag = private_counter(share, share->counters->taken, number);
     ops[0].value = ops[1].value = (uint32_t)number;
@@ -872,7 +934,7 @@ leat_status leat_share_destroy(leat_share *share)
 
 void leati_shares_abandon(struct leat_device *device)
 {
-    leati_share_each(device, abandon);
+    leati_share_each(device, abandon, NULL);
 }
 
 leat_status leati_shares_close(struct leat_device *device)

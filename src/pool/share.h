@@ -11,7 +11,7 @@
  * The other process can write the page at any time. So what decides about memory of this process, that is, whether
  * streams still use the page, is kept in private counters, which each stream writes behind its operation.
  *
- * Locks, in this order: the turn of share_watch.c, its list, a share's turn, a share's lock, the device's lock,
+ * Locks, in this order: a share's turn, the turn of share_watch.c, its list, a share's lock, the device's lock,
  * and then those of streams and timelines. A share's turn is held while work is submitted, which may take as long
  * as the device is busy; so nothing that ends a wait may need it.
  */
@@ -53,7 +53,7 @@ struct leat_share {
     struct leati_share_private *counters; /* NULL: not mapped */
     bool page_registered, counters_registered;
     char *page_on_device, *counters_on_device; /* their addresses for streams */
-    int life;                                  /* end of a socket pair; the other process has the other end */
+    int life; /* end of a socket pair; the other process has the other end. -1: not sent yet */
     uint64_t serial;                           /* for share_watch.c */
     struct leat_share *next;                   /* list of share_watch.c */
 
@@ -65,7 +65,9 @@ struct leat_share {
     bool gone;              /* the other side is gone, or was abandoned */
     bool sent;              /* changed with turn held too */
     uint64_t handed, taken; /* numbers of the latest calls */
-    uint64_t *takers;       /* serial of the stream of each of the latest take-overs, LEATI_SHARE_SLOTS */
+    /* The serial of the stream of each of the latest LEATI_SHARE_SLOTS take-overs; 0: the stream was told of its
+     * failure. */
+    uint64_t *takers;
 };
 
 /* ---- share.c ---- */
@@ -77,15 +79,21 @@ leat_status leati_shares_close(struct leat_device *device);
 /* Ends all waits for the other side. by_us: this side gives the other one up. */
 void leati_share_lost(struct leat_share *share, bool by_us);
 
+/* The host has waited for a stream that has taken over: lets it fail if a take-over counts for nothing. */
+void leati_shares_stream_waited(struct leat_stream *stream);
+
 /* ---- share_watch.c ---- */
 
-/* Begins to watch the share's socket: calls leati_share_lost() when the other side is gone. Until
- * leati_share_watch_end() the share is in the list. */
+/* Adds the share to the list, in which it is until leati_share_watch_end(), and begins to watch its socket, if it has
+ * one: leati_share_lost() is called when the other side is gone. The second begins to watch a socket that the share
+ * has got since. */
 leat_status leati_share_watch_begin(struct leat_share *share);
+leat_status leati_share_watch_socket(struct leat_share *share);
 void leati_share_watch_end(struct leat_share *share);
 
 /* Calls visit for each share of a device. visit must not wait. */
-void leati_share_each(struct leat_device *device, void (*visit)(struct leat_share *share));
+void leati_share_each(struct leat_device *device, void (*visit)(struct leat_share *share, void *argument),
+                      void *argument);
 
 /* Returns a share of the device, or NULL. */
 struct leat_share *leati_share_any_of(struct leat_device *device);

@@ -1,6 +1,8 @@
 /* share_message.c - sends and receives the message that carries a share to another process. See share.h. */
 #include "pool/share.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -8,6 +10,8 @@
 #include <unistd.h>
 
 static_assert(sizeof(struct leati_share_message) == 256, "the size of the message");
+
+#define REST_NS UINT64_C(5000000000)
 
 enum { MOST_FDS = 253 /* the most descriptors that Linux accepts in one message (SCM_MAX_FD) */ };
 
@@ -37,13 +41,16 @@ static leat_status check_unix(int socket_fd)
     return LEAT_OK;
 }
 
-/* Waits until the socket can go on with a message of which a part has gone. Limits the time, so that the other
- * side cannot hold up this thread. */
-static leat_status wait_for_rest(int socket_fd, short events)
+/* Waits until the socket can go on with a message of which a part has gone. Limits the time of all such waits for a
+ * message, so that the other side cannot hold up this thread. *end_ns: when it is over; 0 before the first wait. */
+static leat_status wait_for_rest(int socket_fd, short events, uint64_t *end_ns)
 {
     struct pollfd poll_fd = {.fd = socket_fd, .events = events};
-    int ready = poll(&poll_fd, 1, 5000);
+    uint64_t now_ns = leati_clock_ns();
+    int ready;
 
+    *end_ns = *end_ns ? *end_ns : now_ns + REST_NS;
+    ready = *end_ns > now_ns ? poll(&poll_fd, 1, (int)((*end_ns - now_ns) / 1000000) + 1) : 0;
     if (ready > 0 || (ready < 0 && errno == EINTR))
         return LEAT_OK;
     return leati_fail(LEAT_ERROR_LINK, "only a part of the message went through the socket within 5 s");
@@ -56,6 +63,7 @@ leat_status leati_share_message_send(int socket_fd, const struct leati_share_mes
         struct cmsghdr header;
         char bytes[CMSG_SPACE(LEATI_SHARE_FDS * sizeof(int))];
     } control = {.bytes = {0}};
+    uint64_t end_ns = 0;
     size_t sent = 0;
 
     LEATI_TRY(check_unix(socket_fd));
@@ -79,7 +87,7 @@ leat_status leati_share_message_send(int socket_fd, const struct leati_share_mes
         } else if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             if (!sent)
                 return LEAT_NOT_READY;
-            LEATI_TRY(wait_for_rest(socket_fd, POLLOUT));
+            LEATI_TRY(wait_for_rest(socket_fd, POLLOUT, &end_ns));
         } else if (count < 0 && errno != EINTR) {
             return sent ? leati_fail(LEAT_ERROR_LINK, "a part of the message was sent, then sendmsg: %s",
                                      strerror(errno))
@@ -131,6 +139,7 @@ static leat_status receive_all(int socket_fd, struct leati_share_message *messag
         struct cmsghdr header;
         char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
     } control;
+    uint64_t end_ns = 0;
     size_t received = 0;
 
     while (received < sizeof *message) {
@@ -141,19 +150,22 @@ static leat_status receive_all(int socket_fd, struct leati_share_message *messag
                                 .msg_controllen = sizeof control.bytes};
         ssize_t count = recvmsg(socket_fd, &header, MSG_CMSG_CLOEXEC | (received ? MSG_DONTWAIT : 0));
 
-        if (count > 0) {
+        /* A packet without bytes can carry descriptors too. */
+        if (count >= 0)
             take_fds(&header, incoming);
+        if (count > 0) {
             received += (size_t)count;
             if (header.msg_flags & MSG_TRUNC)
                 return leati_fail(LEAT_ERROR_INVALID, "the message is longer than that of a share");
         } else if (count == 0) {
-            return received ? leati_fail(LEAT_ERROR_INVALID, "the message has only %zu of %zu bytes", received,
-                                         sizeof *message)
-                            : leati_fail(LEAT_ERROR_LINK, "the other end of the socket is closed");
+            return received || incoming->count
+                       ? leati_fail(LEAT_ERROR_INVALID, "the message has only %zu of %zu bytes", received,
+                                    sizeof *message)
+                       : leati_fail(LEAT_ERROR_LINK, "the other end of the socket is closed");
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!received)
                 return LEAT_NOT_READY;
-            LEATI_TRY(wait_for_rest(socket_fd, POLLIN));
+            LEATI_TRY(wait_for_rest(socket_fd, POLLIN, &end_ns));
         } else if (errno != EINTR) {
             return fail_socket("recvmsg", socket_fd, errno);
         }

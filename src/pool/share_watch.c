@@ -104,24 +104,42 @@ static void stop_if_unused(void) LEATI_REQUIRES(turn)
     epoll_fd = wake_fd = -1;
 }
 
+static leat_status watch_socket(struct leat_share *share) LEATI_REQUIRES(turn)
+{
+    /* Edge-triggered: the end is reported once, so the thread does not spin on it. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = share->serial};
+
+    if (share->life < 0 || !epoll_ctl(epoll_fd, EPOLL_CTL_ADD, share->life, &event))
+        return LEAT_OK;
+    return leati_fail(LEAT_ERROR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+}
+
+leat_status leati_share_watch_socket(struct leat_share *share)
+{
+    leat_status status;
+
+    leati_lock(&turn);
+    status = watch_socket(share);
+    leati_unlock(&turn);
+    return status;
+}
+
 leat_status leati_share_watch_begin(struct leat_share *share)
 {
     static uint64_t last_serial LEATI_GUARDED_BY(turn);
-    /* Edge-triggered: the end is reported once, so the thread does not spin on it. */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET};
     leat_status status = LEAT_OK;
 
     leati_lock(&turn);
     if (epoll_fd < 0)
         status = start();
     if (status == LEAT_OK) {
-        share->serial = event.data.u64 = ++last_serial;
+        share->serial = ++last_serial;
         leati_lock(&list_lock);
         share->next = list;
         list = share;
         leati_unlock(&list_lock);
-        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, share->life, &event)) {
-            status = leati_fail(LEAT_ERROR_SYSTEM, "epoll_ctl: %s", strerror(errno));
+        status = watch_socket(share);
+        if (status != LEAT_OK) {
             leati_lock(&list_lock);
             list = share->next;
             leati_unlock(&list_lock);
@@ -143,17 +161,19 @@ void leati_share_watch_end(struct leat_share *share)
         place = &(*place)->next;
     *place = share->next;
     leati_unlock(&list_lock);
-    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, share->life, NULL);
+    if (share->life >= 0)
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, share->life, NULL);
     stop_if_unused();
     leati_unlock(&turn);
 }
 
-void leati_share_each(struct leat_device *device, void (*visit)(struct leat_share *share))
+void leati_share_each(struct leat_device *device, void (*visit)(struct leat_share *share, void *argument),
+                      void *argument)
 {
     leati_lock(&list_lock);
     for (struct leat_share *share = list; share; share = share->next)
         if (share->device == device)
-            visit(share);
+            visit(share, argument);
     leati_unlock(&list_lock);
 }
 
