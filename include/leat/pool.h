@@ -292,7 +292,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_budget_query(leat_budget *budget, uint6
  * A process that received the descriptor can read and write the block's pages, and nothing else of the pool. On
  * the CPU device the descriptor is sealed, so the process cannot change their size. The process keeps access to
  * these pages until it releases them, even after leat_free(), when they may serve another block of the pool;
- * leat_pool_trim() removes such pages from the pool when they are idle.
+ * leat_pool_trim() removes such pages from the pool when they are idle. A pool with scrub clears a block in the order
+ * of the stream that allocated it: wait for that stream before you send the descriptor.
  * Errors: INVALID (fd or bytes NULL), POINTER (not a live block of an exportable pool), DRIVER, SYSTEM,
  * NOT_PERMITTED.
  */

@@ -43,6 +43,8 @@ struct leati_pool_hooks {
     /* Called before the last close waits for the device's work: ends waits for other processes. */
     void (*device_ends)(struct leat_device *device);
     leat_status (*device_closes)(struct leat_device *device);
+    /* Called after the host has waited for a stream whose timeline takes_over. */
+    void (*stream_waited)(struct leat_stream *stream);
 };
 
 /* stream_query or event_query of a driver's table. */
@@ -78,6 +80,7 @@ struct leat_device {
     struct leati_lock module_lock; /* guards modules and builtin; held while a module loads */
     struct leati_link modules;
     struct leat_module *builtin[LEATI_BUILTIN_COUNT]; /* created on first use */
+    atomic_bool kernels_tried;                        /* leati_kernels_load_early() was called */
     _Atomic(struct leat_pool *) default_pools[4];     /* indexed by leat_kind; created on first use */
     _Atomic(struct leat_pool *) own_pools[4]; /* as default_pools, for leat's internal blocks in guard mode */
     _Atomic(const struct leati_pool_hooks *) pool_hooks;
@@ -143,6 +146,11 @@ struct leat_module {
     struct leat_kernel *kernels[LEATI_KERNEL_BUCKETS]; /* hashed by name */
     struct leati_link link;
 };
+
+/* Loads all built-in kernels of leat on a device whose driver makes a load wait for the streams of the device: for
+ * work that makes a stream wait for something outside of it, which must not be what the load waits for. If that
+ * fails, whoever needs a kernel tries again. */
+void leati_kernels_load_early(leat_device *device);
 
 /* Finds a built-in kernel of leat by name; loads its module on first use. The device must be live. */
 leat_status leati_kernel_builtin(leat_device *device, enum leati_builtin which, const char *name,
@@ -276,6 +284,7 @@ struct leati_endpoint {
     struct leati_block *block; /* the block, if the memory is in a pool; else NULL */
     bool owned;
     bool read_only; /* true: devices have no write access (leat_virtual_set_access) */
+    bool mixed;     /* PAGEABLE, but other memory in the table begins inside the range, so DMAs may write there */
 };
 
 /* Adds a copy of *memory to the table. Returns REGISTERED if the memory overlaps an entry, or HOST_MEMORY. */

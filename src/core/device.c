@@ -406,6 +406,7 @@ static leat_status close_last(struct leat_device *device)
         status = first_of(status, hooks->device_closes(device));
     status = first_of(status, leati_virtual_close(device));
     status = first_of(status, leati_memory_close(device));
+    leati_timelines_close(device);
     status = first_of(status, driver->ops->device_close(driver, device->native));
     /* Only now is it certain that no driver thread runs a host function, even if the wait above failed. */
     leati_host_calls_close(device);

@@ -407,6 +407,19 @@ leat_status leat_module_layout(leat_device *device, leat_module **module)
     return get_builtins("leat_module_layout", device, LEATI_BUILTIN_ELEMENTS, LEATI_BUILTIN_CONVERT, module);
 }
 
+void leati_kernels_load_early(leat_device *device)
+{
+    leat_module *module;
+
+    /* Kernels for this machine's processors are part of leat. Once is enough, also after a failure, so that later
+     * calls need no lock, which another thread may hold while it waits for a stream. Relaxed: only a hint. */
+    if (device->driver->can->host_kernels || atomic_load_explicit(&device->kernels_tried, memory_order_relaxed))
+        return;
+    (void)LEATI_QUIETLY(
+        get_builtins("loading kernels", device, LEATI_BUILTIN_BASIC, LEATI_BUILTIN_CONVERT, &module));
+    atomic_store_explicit(&device->kernels_tried, true, memory_order_relaxed);
+}
+
 /* Returns a kernel of a module, and creates its handle on first use. Call under the device's module_lock. */
 static leat_status get_kernel(leat_module *module, const char *name, leat_kernel **kernel)
 {

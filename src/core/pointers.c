@@ -394,6 +394,22 @@ LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, 
     return LEAT_OK;
 }
 
+/* Returns true if an entry of the table overlaps the range. */
+LEATI_HOT static bool overlaps_known(const void *ptr, size_t bytes)
+{
+    uintptr_t first = (uintptr_t)ptr;
+    bool overlaps;
+
+    /* Relaxed: see table_low. */
+    if (first >= atomic_load_explicit(&table_end, memory_order_relaxed) ||
+        first + (bytes - 1) < atomic_load_explicit(&table_low, memory_order_relaxed))
+        return false;
+    leati_read_lock(&table_lock);
+    overlaps = leati_ranges_overlap(&table, first, bytes);
+    leati_read_unlock(&table_lock);
+    return overlaps;
+}
+
 /* Returns true if the byte at address can be read. Also returns true if that is unknown, because some sandboxes
  * forbid the system call. */
 static bool readable(uintptr_t address)
@@ -457,8 +473,10 @@ LEATI_HOT leat_status leati_pointers_find_unread(struct leati_driver *driver, co
         return leati_fail_in(status, "%s", name);
     if (ask && !endpoint->block)
         remember(ptr, bytes, endpoint->location.kind == LEAT_KIND_PAGEABLE);
-    if (endpoint->location.kind == LEAT_KIND_PAGEABLE)
+    if (endpoint->location.kind == LEAT_KIND_PAGEABLE) {
+        endpoint->mixed = overlaps_known(ptr, bytes);
         return LEAT_OK;
+    }
     left = endpoint->bytes - ((uintptr_t)ptr - endpoint->base);
     if (endpoint->bytes && bytes > left)
         return leati_fail(

@@ -235,6 +235,14 @@ LEATI_HOT void leati_wait_begins(struct leat_device *device, leati_query_functio
         copies->wait_begins(device, query, native);
 }
 
+static void tell_waited(leat_stream *stream)
+{
+    const struct leati_pool_hooks *hooks = atomic_load_explicit(&stream->device->pool_hooks, memory_order_acquire);
+
+    if (hooks)
+        hooks->stream_waited(stream);
+}
+
 LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
 {
     struct leati_driver *driver;
@@ -260,6 +268,8 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     } else {
         LEATI_RECORD(.op = LEATI_RECORD_SYNC, .stream = stream->timeline->serial);
     }
+    if (atomic_load_explicit(&stream->timeline->takes_over, memory_order_relaxed))
+        tell_waited(stream);
     status = leati_timeline_take_failure(stream->timeline);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);

@@ -5,11 +5,17 @@
 #include "base/quick.h"
 #include "core/core.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static _Atomic uint64_t last_serial;
+
+/* The list of all timelines, and its lock, which is taken before that of a timeline. Also held while fences are
+ * destroyed, so that their device is not closed in between. */
+static struct leati_lock list_lock = LEATI_LOCK_INITIALIZER;
+static struct leati_timeline *list LEATI_GUARDED_BY(list_lock);
 
 static void count(_Atomic uint64_t *counter)
 {
@@ -39,6 +45,12 @@ struct leati_timeline *leati_timeline_new(struct leat_device *device, void *nati
     atomic_init(&timeline->seq, 1);
     atomic_init(&timeline->done, 0);
     leati_lock_init(&timeline->lock);
+    leati_lock(&list_lock);
+    timeline->next = list;
+    if (list)
+        list->back = timeline;
+    list = timeline;
+    leati_unlock(&list_lock);
     return timeline;
 }
 
@@ -71,16 +83,64 @@ static void drop_subscriptions(struct leati_timeline *timeline)
     }
 }
 
+static void destroy_fences(struct leati_timeline *timeline) LEATI_REQUIRES(list_lock)
+{
+    for (int i = 0; i < LEATI_FENCES; i++) {
+        struct leati_fence *fence = &timeline->fences[i];
+
+        if (fence->event)
+            (void)LEATI_QUIETLY(
+                timeline->device->driver->ops->event_destroy(timeline->device->driver, fence->event));
+        *fence = (struct leati_fence){.seq = 0};
+    }
+}
+
+/* Returns true if a thread waits for a fence. Call under the timeline's lock. */
+static bool is_waited_for(const struct leati_timeline *timeline)
+{
+    for (int i = 0; i < LEATI_FENCES; i++)
+        if (timeline->fences[i].waiters)
+            return true;
+    return false;
+}
+
+void leati_timelines_close(struct leat_device *device)
+{
+    leati_lock(&list_lock);
+    for (struct leati_timeline *timeline = list; timeline; timeline = timeline->next) {
+        if (timeline->device != device)
+            continue;
+        leati_lock(&timeline->lock);
+        leati_timeline_complete(timeline, UINT64_MAX);
+        /* The work is complete, so waits of other threads end soon. */
+        while (is_waited_for(timeline)) {
+            leati_unlock(&timeline->lock);
+            sched_yield();
+            leati_lock(&timeline->lock);
+        }
+        destroy_fences(timeline);
+        /* The memory of a closed device may become another device. */
+        timeline->device = NULL;
+        leati_unlock(&timeline->lock);
+    }
+    leati_unlock(&list_lock);
+}
+
 void leati_timeline_release(struct leati_timeline *timeline)
 {
     leati_assert(!timeline || atomic_load_explicit(&timeline->holders, memory_order_relaxed));
     /* Release and acquire: the last holder frees the timeline only after all other holders are done with it. */
     if (!timeline || atomic_fetch_sub_explicit(&timeline->holders, 1, memory_order_acq_rel) != 1)
         return;
-    for (int i = 0; i < LEATI_FENCES; i++)
-        if (timeline->fences[i].event)
-            (void)LEATI_QUIETLY(
-                timeline->device->driver->ops->event_destroy(timeline->device->driver, timeline->fences[i].event));
+    leati_lock(&list_lock);
+    destroy_fences(timeline);
+    if (timeline->next)
+        timeline->next->back = timeline->back;
+    if (timeline->back)
+        timeline->back->next = timeline->next;
+    else
+        list = timeline->next;
+    leati_unlock(&list_lock);
     leati_lock_destroy(&timeline->lock);
     free(atomic_load_explicit(&timeline->failure, memory_order_relaxed));
     drop_subscriptions(timeline);
@@ -292,6 +352,15 @@ static struct leati_fence *find_fence(struct leati_timeline *timeline, uint64_t 
     return found;
 }
 
+/* Returns true if put_fence() should overwrite fence and not other. A host wait for an event that is recorded
+ * again may last longer than it must. */
+static bool is_better_place(const struct leati_fence *fence, const struct leati_fence *other)
+{
+    if (!other || !fence->waiters != !other->waiters)
+        return !other || !fence->waiters;
+    return fence->seq > other->seq;
+}
+
 /* Records a fence that covers all work submitted so far. If no entry is free, overwrites the youngest fence,
  * because older fences complete earlier. Call under the timeline's lock. */
 static leat_status put_fence(struct leati_timeline *timeline, struct leati_fence **put,
@@ -305,11 +374,11 @@ static leat_status put_fence(struct leati_timeline *timeline, struct leati_fence
     for (int i = 0; i < LEATI_FENCES; i++) {
         struct leati_fence *fence = &timeline->fences[i];
 
-        if (!fence->seq || leati_timeline_is_complete(timeline, fence->seq)) {
+        if (!fence->waiters && (!fence->seq || leati_timeline_is_complete(timeline, fence->seq))) {
             place = fence;
             break;
         }
-        if (!youngest || fence->seq > youngest->seq)
+        if (is_better_place(fence, youngest))
             youngest = fence;
     }
     if (!place)
@@ -406,7 +475,7 @@ bool leati_timeline_is_over(struct leati_timeline *timeline)
 leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, bool *done,
                                  struct leati_timeline_counts *counts)
 {
-    struct leati_driver *driver = timeline->device->driver;
+    struct leati_driver *driver;
     struct leati_fence *fence;
     leat_status status;
 
@@ -414,6 +483,13 @@ leat_status leati_timeline_query(struct leati_timeline *timeline, uint64_t seq, 
     if (*done)
         return LEAT_OK;
     leati_lock(&timeline->lock);
+    if (!timeline->device) {
+        /* The device was closed after the check above. */
+        *done = true;
+        leati_unlock(&timeline->lock);
+        return LEAT_OK;
+    }
+    driver = timeline->device->driver;
     /* An idle stream needs no fence. */
     if (timeline->stream && !find_fence(timeline, seq) && !timeline->per_thread) {
         /* Advance before the query: work submitted after it must not count as complete. */
@@ -530,7 +606,7 @@ void leati_timeline_get_waits(struct leati_timeline *stream, struct leati_points
 leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_timeline *timeline, uint64_t seq,
                                 struct leati_timeline_counts *counts)
 {
-    struct leati_driver *driver = timeline->device->driver;
+    struct leati_driver *driver;
     struct leati_points known;
     struct leati_point point;
     struct leati_fence *fence;
@@ -538,6 +614,11 @@ leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_time
 
     leati_assert(stream != timeline || timeline->per_thread);
     leati_lock(&timeline->lock);
+    if (!timeline->device) {
+        leati_unlock(&timeline->lock);
+        return LEAT_OK;
+    }
+    driver = timeline->device->driver;
     status = fence_for(timeline, seq, &fence, counts);
     if (status == LEAT_OK) {
         if (counts)
@@ -559,23 +640,40 @@ leat_status leati_timeline_wait(struct leati_timeline *stream, struct leati_time
 leat_status leati_timeline_host_wait(struct leati_timeline *timeline, uint64_t seq,
                                      struct leati_timeline_counts *counts)
 {
-    struct leati_driver *driver = timeline->device->driver;
+    struct leati_driver *driver;
     struct leati_fence *fence;
+    uint64_t fenced = 0;
     leat_status status;
+    void *event = NULL;
 
     if (leati_timeline_is_complete(timeline, seq))
         return LEAT_OK;
     leati_lock(&timeline->lock);
+    if (!timeline->device) {
+        leati_unlock(&timeline->lock);
+        return LEAT_OK;
+    }
+    leati_timeline_hold(timeline);
+    driver = timeline->device->driver;
     status = fence_for(timeline, seq, &fence, counts);
     if (status == LEAT_OK) {
-        uint64_t fenced = fence->seq;
-
+        event = fence->event;
+        fenced = fence->seq;
+        fence->waiters++;
         if (counts)
             count(&counts->host_waits);
-        status = driver->ops->event_synchronize(driver, fence->event);
+    }
+    leati_unlock(&timeline->lock);
+    if (status == LEAT_OK) {
+        /* Wait without the lock, so that other threads can use the stream meanwhile. The work that this call waits
+         * for may depend on them. The event is not destroyed, because this call holds the timeline. */
+        status = driver->ops->event_synchronize(driver, event);
+        leati_lock(&timeline->lock);
+        fence->waiters--;
+        leati_unlock(&timeline->lock);
         if (status == LEAT_OK)
             leati_timeline_complete(timeline, fenced);
     }
-    leati_unlock(&timeline->lock);
+    leati_timeline_release(timeline);
     return status;
 }

@@ -42,8 +42,9 @@ struct leati_points {
 
 /* A fence recorded by leat itself. */
 struct leati_fence {
-    uint64_t seq; /* sequence number that the fence ends; 0: unused */
-    void *event;  /* the driver's event */
+    uint64_t seq;     /* sequence number that the fence ends; 0: unused */
+    void *event;      /* the driver's event */
+    unsigned waiters; /* number of host waits for the event that are in progress without the timeline's lock */
 };
 
 struct leati_failure {
@@ -68,7 +69,9 @@ struct leati_subscription {
 struct leati_timeline {
     atomic_uint holders;
     uint64_t serial;
-    struct leat_device *device;
+    struct leati_timeline *next, *back; /* list of all timelines (timeline.c) */
+    struct leat_device *device;         /* NULL after leati_timelines_close(): then no work is pending */
+
     _Atomic uint64_t seq;       /* the current sequence number; starts at 1 */
     _Atomic uint64_t done;      /* all work up to this seq is known to be complete */
     _Atomic uint64_t submitted; /* number of submitted pieces of work */
@@ -77,6 +80,7 @@ struct leati_timeline {
     _Atomic(struct leati_failure *) failure; /* failure of a copy that worker threads made, until it is reported */
     struct leati_lock lock;                  /* guards the fields below; held while an event is recorded */
     void *stream;                            /* the driver's stream; NULL once it is destroyed */
+    atomic_bool takes_over; /* takes memory over from another process: see stream_waited in core.h */
     bool per_thread; /* the handle means another stream in each thread, so a fence of one thread says nothing about
                         others */
     struct leati_fence fences[LEATI_FENCES];
@@ -96,6 +100,10 @@ struct leati_timeline_counts {
 struct leati_timeline *leati_timeline_new(struct leat_device *device, void *native_stream);
 void leati_timeline_hold(struct leati_timeline *timeline);
 void leati_timeline_release(struct leati_timeline *timeline);
+
+/* Call before the device is closed, after its streams were destroyed and their work has ended: records that all
+ * work of the device's timelines is complete and destroys their fences. A timeline may outlive its device. */
+void leati_timelines_close(struct leat_device *device);
 
 /* Call before the stream is destroyed: records a last fence if anybody else holds the timeline. finished: all
  * work of the stream is known to be complete. Never fails: if the fence cannot be recorded, it waits for the

@@ -352,6 +352,19 @@ static leat_status take_block(const char *what, const void *ptr, struct leat_poo
     return LEAT_OK;
 }
 
+/* Counts the free of a LEAVING block in the magazine that counted its allocation, so that the figures of each
+ * stream stay right if another stream frees the block. */
+static void count_free(const struct leati_block *block)
+{
+    struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
+
+    if (!magazine)
+        return;
+    leati_magazine_lock(magazine);
+    leati_magazine_count_free(magazine, block);
+    leati_magazine_unlock(magazine);
+}
+
 /* Frees a block that free_cached() made LEAVING but did not put into the magazine. A planned block returns to its
  * plan. For any other block, makes room in the magazine. */
 __attribute__((noinline)) static void free_without_room(struct leati_block *block)
@@ -360,13 +373,12 @@ __attribute__((noinline)) static void free_without_room(struct leati_block *bloc
     struct leati_magazine *magazine = atomic_load_explicit(&block->magazine, memory_order_relaxed);
 
     if (block->planned) {
-        leati_magazine_lock(magazine);
-        leati_magazine_count_free(magazine, block);
-        leati_magazine_unlock(magazine);
+        count_free(block);
         leati_pool_plan_give_back(block, block->cache, block->seq);
         return;
     }
     leati_lock(&pool->lock);
+    count_free(block);
     if (!leati_magazine_push_into(pool, magazine, block))
         leati_slow_path_free(pool, block, block->cache, block->seq);
     leati_unlock(&pool->lock);
@@ -431,13 +443,9 @@ static void free_slow(struct leat_pool *pool, leat_stream *stream, struct leati_
     leati_set_cache(block, cache);
     block->seq = stream ? leati_timeline_now(stream->timeline) : 0;
     leati_stream_uses_fix(block);
-    if (magazine && !block->uses && !pool->checked && !block->planned) {
+    count_free(block);
+    if (magazine && !block->uses && !pool->checked && !block->planned)
         kept = leati_magazine_push_into(pool, magazine, block);
-    } else if (magazine) {
-        leati_magazine_lock(magazine);
-        leati_magazine_count_free(magazine, block);
-        leati_magazine_unlock(magazine);
-    }
     if (leati_guarded(pool))
         leati_guard_quarantine(pool, block);
     else if (!kept)

@@ -299,6 +299,8 @@ leat_status leati_guard_alloc(struct leat_pool *pool, leat_stream *stream, struc
         struct guard_place place = place_of(pool, stream);
 
         status = prepare(&place, block);
+        if (stream)
+            leati_timeline_submitted(stream->timeline);
         /* The next stream that gets the memory must be ordered after this fill, even if this stream never uses the
          * block. */
         if (stream && !stream->timeline->per_thread)
@@ -460,6 +462,8 @@ static leat_status check_and_poison(struct leat_pool *pool, leat_stream *stream,
         status = check_red_zones(&place, block, note);
     if (status == LEAT_OK)
         status = poison(&place, block, note);
+    if (stream)
+        leati_timeline_submitted(stream->timeline);
     end_uses(pool, block, uses, status == LEAT_OK);
     return status;
 }

@@ -153,10 +153,10 @@ leat_status leati_pages_reserve(struct leat_pool *pool)
                                                        &total_bytes));
     /* Reserved addresses cost almost nothing, and with more addresses more stitched blocks can stay mapped. A pool
      * with a low limit gets fewer addresses, but enough for all memory of the device, because the limit may be
-     * raised later. */
+     * raised later: lay_out() gives three quarters of them to the heap of large blocks. */
     bytes = page_up((size_t)total_bytes) * 8;
     if (limit && limit < total_bytes / 16)
-        bytes = page_up((size_t)total_bytes);
+        bytes = page_up((size_t)total_bytes) * 2;
     do {
         DRIVER(pool, status, vm_reserve, bytes, &reserved);
         bytes = status == LEAT_OK ? bytes : page_up(bytes / 2);
@@ -1022,18 +1022,16 @@ static bool has_room(struct leat_pool *pool, size_t bytes)
     return true;
 }
 
-static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t alignment,
-                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
+/* Gets a chunk for a span of span_bytes. Sets *block to its single extent, which is in no bin. */
+static leat_status make_chunk(struct leat_pool *pool, size_t span_bytes, uint8_t heap, struct leati_block **block)
+    LEATI_REQUIRES(pool->lock)
 {
-    uint8_t heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
-    size_t span_bytes = page_up(bytes + (alignment > LEATI_PAGE_BYTES ? alignment : 0)), chunk_bytes;
     struct leati_span *span;
+    size_t chunk_bytes;
     leat_status status;
     void *chunk = NULL;
 
-    leati_assert(!pool->dedicated && LEATI_IS_POWER_OF_TWO(alignment));
-    if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES))
-        span_bytes = CHUNK_MIN_BYTES;
+    leati_assert(!pool->dedicated && span_bytes % LEATI_PAGE_BYTES == 0);
     /* Pinned chunks are always aligned to LEATI_PAGE_BYTES. If another chunk is not aligned, allocate it again
      * with one page more, so that an aligned span fits in it. */
     for (chunk_bytes = span_bytes;; chunk_bytes += LEATI_PAGE_BYTES) {
@@ -1069,6 +1067,23 @@ static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t al
     leati_stats_event(pool, LEAT_POOL_ACTION_GROW, chunk, chunk_bytes, NULL, 0);
     *block = span->first;
     return LEAT_OK;
+}
+
+/* Gets a chunk for a request. If the driver refuses a chunk that is larger than necessary, gets a smaller one. */
+static leat_status provide_chunk(struct leat_pool *pool, size_t bytes, size_t alignment,
+                                 struct leati_block **block) LEATI_REQUIRES(pool->lock)
+{
+    uint8_t heap = bytes >= LEATI_LARGE_BYTES ? LEATI_HEAP_LARGE : LEATI_HEAP_SMALL;
+    size_t span_bytes = page_up(bytes + (alignment > LEATI_PAGE_BYTES ? alignment : 0));
+
+    leati_assert(LEATI_IS_POWER_OF_TWO(alignment));
+    if (span_bytes < CHUNK_MIN_BYTES && heap == LEATI_HEAP_LARGE && has_room(pool, CHUNK_MIN_BYTES)) {
+        leat_status status = make_chunk(pool, CHUNK_MIN_BYTES, heap, block);
+
+        if (status != LEAT_ERROR_DEVICE_MEMORY && status != LEAT_ERROR_HOST_MEMORY)
+            return status;
+    }
+    return make_chunk(pool, span_bytes, heap, block);
 }
 
 leat_status leati_pages_provide(struct leat_pool *pool, struct leati_stream_cache *cache, size_t bytes,
@@ -1253,6 +1268,7 @@ static leat_status trim_chunks(struct leat_pool *pool, uint64_t keep_bytes, uint
         leati_pool_uncharge(pool, span->chunk_bytes);
         leati_stats_event(pool, LEAT_POOL_ACTION_RELEASE, span->chunk, span->chunk_bytes, NULL, 0);
         *place = span->next;
+        leati_set_cache(block, NULL);
         leati_block_give_back(block);
         free(span);
     }

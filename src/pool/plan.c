@@ -41,6 +41,8 @@ struct leati_planned {
     struct leati_timeline *late; /* timeline of that stream, held; else NULL */
     uint64_t late_seq;
     struct leati_planned *next_late;
+    bool earlier_pending; /* the stream got the place only because it is ordered after work of other streams that
+                             may still use it */
 };
 
 /* An entry of a list, as a key for the search by its size and the size of the entry before it. */
@@ -521,23 +523,26 @@ static void settle_late(struct leat_pool *pool, struct leati_pool_plan *plan, bo
     }
 }
 
-/* Returns true if the place is unoccupied and the stream of this list may use its memory. */
-static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
-                    struct leati_planned *place)
+/* Returns true if the place is unoccupied and the stream of this list may use its memory. Sets *earlier_pending if
+ * work of other streams, which this stream is ordered after, may still use the memory. */
+static bool is_free(struct leat_pool *pool, struct leati_pool_plan *plan, const struct list *list,
+                    const struct leati_planned *place, bool *earlier_pending)
 {
+    *earlier_pending = false;
     if (has_any(plan->used, place)) {
         settle_late(pool, plan, allows(pool, LEAT_POOL_REUSE_METHOD_FINISHED));
         if (has_any(plan->used, place))
             return false;
     }
     for (unsigned i = 0; i < plan->list_count; i++) {
-        struct list *other = &plan->lists[i];
+        const struct list *other = &plan->lists[i];
 
         if (other == list || !other->cache || !has_any(other->freed, place))
             continue;
         if (!is_past(pool, list->cache, other->cache->timeline, other->freed_seq))
             return false;
-        clear_all(other->freed, place);
+        *earlier_pending =
+            *earlier_pending || !leati_timeline_is_complete(other->cache->timeline, other->freed_seq);
     }
     return true;
 }
@@ -587,9 +592,16 @@ static bool make_ready(struct leat_pool *pool, struct leati_pool_plan *plan, str
 static bool occupy(struct leat_pool *pool, struct leati_pool_plan *plan, struct list *list,
                    struct leati_planned *place)
 {
-    if (!is_free(pool, plan, list, place))
+    bool earlier_pending;
+
+    if (!is_free(pool, plan, list, place, &earlier_pending))
         return false;
+    /* Only now: if the place is refused, a stream without this order must still see who freed it. */
+    for (unsigned i = 0; i < plan->list_count; i++)
+        if (&plan->lists[i] != list)
+            clear_all(plan->lists[i].freed, place);
     set_all(plan->used, place);
+    place->earlier_pending = earlier_pending;
     return true;
 }
 
@@ -623,9 +635,19 @@ static struct leati_planned *take_place(struct leat_pool *pool, struct leati_str
     return is_taken ? place : NULL;
 }
 
-static void free_place(struct leati_pool_plan *plan, struct leati_planned *place)
+/* Gives back a place that the stream of cache took and did not use. */
+static void free_place(struct leati_pool_plan *plan, struct leati_planned *place, struct leati_stream_cache *cache)
 {
+    struct list *list;
+
     leati_lock(&plan->lock);
+    list = list_of(plan, cache);
+    /* Earlier work of other streams may still use the place. It is over when this stream has completed the work
+     * that it has now. */
+    if (list && place->earlier_pending) {
+        set_all(list->freed, place);
+        list->freed_seq = leati_timeline_now(cache->timeline);
+    }
     clear_all(plan->used, place);
     leati_unlock(&plan->lock);
 }
@@ -640,11 +662,13 @@ struct leati_block *leati_pool_plan_take(struct leat_pool *pool, struct leati_st
     if (!place)
         return NULL;
     if (!magazine || (!place->mapped && !make_ready(pool, pool->plan, place, cache))) {
-        free_place(pool->plan, place);
+        free_place(pool->plan, place, cache);
         return NULL;
     }
     block = place->block;
-    block->seq = 0; /* not needed: the freed bitmaps and the late list track earlier uses of the place */
+    /* Earlier work of other streams is over when this stream has completed its work up to seq: see add_origin() of
+     * alloc.c. Earlier work of this stream is in its freed bitmap. */
+    block->seq = place->earlier_pending ? leati_timeline_now(cache->timeline) : 0;
     block->tag = leati_stats_thread_tag();
     leati_blocks_enter(block, false);
     leati_magazine_lock(magazine);

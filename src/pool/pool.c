@@ -130,15 +130,21 @@ static bool share_budget(const struct leat_pool *pool, const struct leat_pool *o
     return pool->budget && other->budget == pool->budget;
 }
 
+/* Returns true if memory that other releases may help pool, whose last request for new memory was refused. */
+static bool may_help(const struct leat_pool *pool, const struct leat_pool *other)
+{
+    return other != pool && (pool->refusal == LEATI_REFUSED_BUDGET ? share_budget : share_memory)(pool, other);
+}
+
 bool leati_pool_take_from_others(struct leat_pool *pool, uint64_t bytes)
 {
     uint64_t taken = 0;
 
     leati_assert_locked(&pool->lock);
-    if (!try_lock(&list_lock))
+    if (pool->refusal == LEATI_REFUSED_LIMIT || !try_lock(&list_lock))
         return false;
     for (struct leat_pool *other = list; other && taken < bytes; other = other->next) {
-        if (other == pool || !(share_memory(pool, other) || share_budget(pool, other)) || !try_lock(&other->lock))
+        if (!may_help(pool, other) || !try_lock(&other->lock))
             continue;
         taken += take_from(other, bytes - taken);
         leati_unlock(&other->lock);
@@ -175,7 +181,7 @@ void leati_pool_look_at_others(struct leat_pool *pool, struct leati_others *othe
     if (pool->refusal == LEATI_REFUSED_LIMIT || !try_lock(&list_lock))
         return;
     for (struct leat_pool *other = list; other; other = other->next)
-        if (other != pool && (pool->refusal == LEATI_REFUSED_BUDGET ? share_budget : share_memory)(pool, other))
+        if (may_help(pool, other))
             look_at(other, others);
     leati_unlock(&list_lock);
 }
@@ -187,7 +193,8 @@ static leat_status hook_device_closes(struct leat_device *device);
 
 static const struct leati_pool_hooks hooks = {.stream_ends = hook_stream_ends,
                                               .device_ends = leati_shares_abandon,
-                                              .device_closes = hook_device_closes};
+                                              .device_closes = hook_device_closes,
+                                              .stream_waited = leati_shares_stream_waited};
 
 void leati_pool_set_hooks(struct leat_device *device)
 {

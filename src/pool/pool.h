@@ -58,8 +58,9 @@ struct leati_slot {
 };
 
 /* Statistics of one magazine. Only the holder of the magazine's lock writes them; any thread may read them. If one
- * magazine allocates a block and another magazine frees it, the figures of the second become too low, even
- * negative. So only the sums over all magazines are meaningful. */
+ * magazine of a stream allocates a block and another one of the same stream frees it, the figures of the second
+ * become too low, even negative. A free on another stream is counted where the allocation was. So only the sums
+ * over all magazines of a stream are meaningful. */
 struct leati_magazine_figures {
     _Atomic int64_t requested_bytes, used_bytes, live_blocks, cached_bytes;
     _Atomic int64_t requested_peak_bytes; /* peak of this magazine's requested_bytes */
@@ -507,7 +508,7 @@ void leati_magazine_count_free(struct leati_magazine *magazine, const struct lea
 struct leati_block *leati_stream_cache_steal(struct leati_stream_cache *cache, struct leati_magazine *into,
                                              size_t bytes);
 
-/* Puts a freed block into a magazine and counts the free. First makes room: moves the blocks of the same slot or,
+/* Puts a freed block into a magazine. First makes room: moves the blocks of the same slot or,
  * for a large block, all large blocks to the heap. Returns false if the magazine does not keep the block, because
  * the block is large and the magazine has handed out too many other large blocks since it handed out this one.
  * Call with the pool's lock held. */
@@ -566,8 +567,8 @@ void leati_stream_uses_fix(struct leati_block *block);
 bool leati_stream_uses_settle(struct leat_pool *pool, struct leati_block *block, struct leati_stream_cache *cache,
                               bool query) LEATI_REQUIRES(pool->lock);
 
-/* Make stream, or the host, wait for all uses of the block, and drop these uses. leati_stream_uses_drop() drops
- * them without a wait. */
+/* Makes stream wait for all uses of the block, and drops none of them, because only this stream waits. Makes the
+ * host wait for all uses of the block, and drops them. leati_stream_uses_drop() drops them without a wait. */
 leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *block, leat_stream *stream)
     LEATI_REQUIRES(pool->lock);
 leat_status leati_stream_uses_host_wait(struct leat_pool *pool, struct leati_block *block)

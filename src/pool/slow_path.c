@@ -357,6 +357,8 @@ static leat_status wait_pending(struct slow_request *request, struct leati_block
         !leati_timeline_is_ordered_after(request->stream->timeline, timeline, block->seq))
         LEATI_TRY(leati_timeline_wait(request->stream->timeline, timeline, block->seq,
                                       &request->pool->figures.timeline));
+    /* Only now: if a wait fails, the block keeps all its uses, because its own stream has waited for none. */
+    leati_stream_uses_drop(request->pool, block);
     remove_pending(request->pool, block);
     leati_extent_free(request->pool, block, request->cache, leati_timeline_now(request->stream->timeline));
     return LEAT_OK;

@@ -74,6 +74,9 @@ struct leati_stream_cache *leati_stream_cache_get(struct leat_pool *pool, leat_s
         return NULL;
     leati_assert(cache != pool->host && !cache->stream);
     leati_timeline_release(cache->timeline);
+    /* The stream's device may have no pool of its own, so nothing else has set its hooks. Without them the cache
+     * would keep a dangling pointer when the stream is destroyed. */
+    leati_pool_set_hooks(stream->device);
     cache->stream = stream;
     cache->timeline = stream->timeline;
     leati_timeline_hold(cache->timeline);
@@ -363,7 +366,6 @@ bool leati_magazine_push_into(struct leat_pool *pool, struct leati_magazine *mag
     else
         drain_large(pool, magazine);
     kept = leati_magazine_push(magazine, block);
-    leati_magazine_count_free(magazine, block);
     leati_magazine_unlock(magazine);
     return kept;
 }

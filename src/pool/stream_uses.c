@@ -195,9 +195,7 @@ leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *b
     struct leati_driver *driver = pool->device->driver;
 
     leati_assert_locked(&pool->lock);
-    while (block->uses) {
-        struct leati_stream_use *use = block->uses;
-
+    for (struct leati_stream_use *use = block->uses; use; use = use->next) {
         if (use->event) {
             leat_status status;
 
@@ -209,7 +207,6 @@ leat_status leati_stream_uses_wait(struct leat_pool *pool, struct leati_block *b
                    !leati_timeline_is_ordered_after(stream->timeline, use->timeline, use->seq)) {
             LEATI_TRY(leati_timeline_wait(stream->timeline, use->timeline, use->seq, &pool->figures.timeline));
         }
-        drop(pool, &block->uses);
     }
     return LEAT_OK;
 }

@@ -127,4 +127,15 @@ static inline size_t test_random_size(uint64_t number)
     return 1 + scale + (size_t)leat_pattern_value(number, 2) % scale;
 }
 
+/* Orders one stream after another: its work after this call waits for the work that the other stream has now. */
+static inline void test_order(struct test_state *t, leat_stream *earlier, leat_stream *later)
+{
+    leat_event *event;
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_record(earlier, event));
+    OK(leat_stream_wait(later, event));
+    OK(leat_event_destroy(event));
+}
+
 #endif

@@ -188,6 +188,37 @@ static void two_pools_share_a_budget(void **state)
     REFUSED(leat_budget_query(budget, NULL, NULL), LEAT_ERROR_HANDLE, "budget");
 }
 
+/* A pool that reaches its own limit, or the limit of its budget, takes idle memory only from pools that help. */
+static void full_pools_strip_no_others(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *limited, *idle[2], *sharing;
+    leat_budget *budget;
+    void *blocks[2], *refused;
+
+    OK(leat_budget_create(40 * MIB, &budget));
+    limited = POOL(t->device, .limit_bytes = 8 * MIB);
+    sharing = POOL(t->device, .budget = budget);
+    idle[0] = POOL(t->device, .budget = budget);
+    idle[1] = POOL(t->device, .name = "other memory");
+    for (int i = 0; i < 2; i++)
+        blocks[i] = test_block(idle[i], t->stream, 30 * MIB);
+    for (int i = 0; i < 2; i++)
+        OK(leat_free(t->stream, blocks[i]));
+    OK(leat_stream_synchronize(t->stream));
+    REFUSED(leat_pool_alloc(t->stream, limited, 16 * MIB, &refused), LEAT_ERROR_DEVICE_MEMORY, "limit");
+    for (int i = 0; i < 2; i++)
+        assert_true(test_statistics(idle[i]).reserved_bytes >= 30 * MIB);
+    OK(leat_free(t->stream, test_block(sharing, t->stream, 30 * MIB)));
+    assert_true(test_statistics(idle[0]).reserved_bytes <= 10 * MIB);
+    assert_true(test_statistics(idle[1]).reserved_bytes >= 30 * MIB);
+    for (int i = 0; i < 2; i++)
+        OK(leat_pool_destroy(idle[i]));
+    OK(leat_pool_destroy(limited));
+    OK(leat_pool_destroy(sharing));
+    OK(leat_budget_destroy(budget));
+}
+
 /* Pools of device memory, of pinned memory and of a second device share one budget. */
 static void a_budget_is_for_any_pools(void **state)
 {
@@ -482,6 +513,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(limits_change),
     STATE_TEST(a_soft_limit_gives_idle_memory_back),
     STATE_TEST(two_pools_share_a_budget),
+    STATE_TEST(full_pools_strip_no_others),
     STATE_TEST(a_budget_is_for_any_pools),
     STATE_TEST(a_budget_outlives_its_devices),
     STATE_TEST(trimming_gives_idle_memory_back),

@@ -75,6 +75,46 @@ static void a_full_device_is_survived(void **state)
     OK(leat_pool_trim(pool, 0, NULL, NULL));
 }
 
+/* A pool without virtual memory makes its chunks larger than a small request needs. If the device has no room for
+ * this, it must still serve the request. */
+static void the_last_memory_is_given_in_small_chunks(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *rest = POOL(t->device, .no_virtual_memory = 1), *pool = POOL(t->device, .no_virtual_memory = 1);
+    uint64_t free_bytes;
+    void *most, *block;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("a GPU reserves some of its memory");
+    OK(leat_device_memory(t->device, &free_bytes, NULL));
+    most = test_block(rest, t->stream, (size_t)(free_bytes - 6 * MIB) / (2 * MIB) * (2 * MIB));
+    block = test_block(pool, t->stream, 3 * MIB);
+    OK(leat_fill(t->stream, block, 1, 3 * MIB));
+    OK(leat_free(t->stream, block));
+    OK(leat_free(t->stream, most));
+    OK(leat_pool_destroy(pool));
+    OK(leat_pool_destroy(rest));
+}
+
+/* A pool that was created with a low limit can use the whole device after the limit was removed. */
+static void a_low_limit_can_be_removed(void **state)
+{
+    struct test_state *t = *state;
+    uint64_t free_bytes, total_bytes;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    if (!test_on_cpu())
+        SKIP_OTHER("other programs may use memory of a GPU");
+    OK(leat_device_memory(t->device, &free_bytes, &total_bytes));
+    pool = POOL(t->device, .limit_bytes = total_bytes / 64);
+    OK(leat_free(t->stream, test_block(pool, t->stream, 3 * MIB)));
+    OK(leat_pool_set_limits(pool, 0, 0));
+    OK(leat_free(t->stream, test_block(pool, t->stream, (size_t)(free_bytes / 100 * 90))));
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_pool_destroy(pool));
+}
+
 /* A pool takes idle memory of other pools of the device before it fails. */
 static void idle_memory_of_other_pools_is_taken(void **state)
 {
@@ -366,6 +406,8 @@ static void callbacks_may_nest(void **state)
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_list_that_is_never_freed_ends_in_an_error),
     STATE_TEST(a_full_device_is_survived),
+    STATE_TEST(the_last_memory_is_given_in_small_chunks),
+    STATE_TEST(a_low_limit_can_be_removed),
     STATE_TEST(idle_memory_of_other_pools_is_taken),
     STATE_TEST(memory_of_many_streams_is_waited_for),
     STATE_TEST(destroying_a_pool_with_live_blocks_is_refused),

@@ -295,6 +295,85 @@ static void live_planned_blocks_keep_the_pool(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* ---- order ---- */
+
+/* Fills the block behind a gate and frees it. */
+static struct test_gate *free_held(leat_stream *stream, void *block, size_t bytes)
+{
+    struct test_gate *gate = test_gate_close(stream);
+
+    OK(leat_fill(stream, block, 1, bytes));
+    OK(leat_free(stream, block));
+    return gate;
+}
+
+/* A stream is ordered after one of two streams that have freed parts of its place, so it does not get the place. A
+ * stream without this order must not get a part of it. */
+static void a_refused_place_keeps_its_order(void **state)
+{
+    static const char plan[] = "leat-plan 1\nbytes 8388608\n"
+                               "stream 1\n4194304 0\n"
+                               "stream 2\n4194304 4194304\n2097152 0\n"
+                               "stream 1\n8388608 0\n";
+    struct test_state *t = *state;
+    void *first, *second, *both, *part;
+    struct test_gate *gates[2];
+    leat_stream *third;
+    leat_pool *pool;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    OK(leat_stream_create(t->device, &third));
+    pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
+    first = test_block(pool, t->stream, 4 * MIB);
+    second = test_block(pool, t->second, 4 * MIB);
+    assert_int_equal(planned(pool), 2);
+    gates[0] = free_held(t->stream, first, 4 * MIB);
+    gates[1] = free_held(t->second, second, 4 * MIB);
+    test_order(t, t->stream, third);
+    both = test_block(pool, third, 8 * MIB);
+    part = test_block(pool, t->second, 2 * MIB);
+    assert_int_equal(planned(pool), 2);
+    assert_ptr_not_equal(part, first);
+    for (int i = 0; i < 2; i++)
+        test_gate_open(gates[i]);
+    OK(leat_free(third, both));
+    OK(leat_free(t->second, part));
+    OK(leat_stream_destroy(third));
+    OK(leat_pool_destroy(pool));
+}
+
+/* A stream gets a place because it is ordered after the work that uses it, and a third stream frees the unused
+ * block. Without that order the third stream must not get the place. */
+static void an_unused_block_keeps_its_order(void **state)
+{
+    static const char plan[] = "leat-plan 1\nbytes 4194304\n"
+                               "stream 1\n4194304 0\nstream 1\n4194304 0\nstream 1\n4194304 0\n";
+    struct test_state *t = *state;
+    struct test_gate *gate;
+    leat_stream *third;
+    leat_pool *pool;
+    void *block, *next;
+
+    NEEDS_VIRTUAL_MEMORY(t);
+    OK(leat_stream_create(t->device, &third));
+    pool = PLANNED(t, plan, .kind = LEAT_KIND_DEVICE);
+    block = test_block(pool, t->stream, 4 * MIB);
+    gate = free_held(t->stream, block, 4 * MIB);
+    test_order(t, t->stream, t->second);
+    assert_ptr_equal(test_block(pool, t->second, 4 * MIB), block);
+    OK(leat_free(third, block));
+    next = test_block(pool, third, 4 * MIB);
+    assert_ptr_not_equal(next, block);
+    test_gate_open(gate);
+    OK(leat_device_synchronize(t->device));
+    OK(leat_free(third, next));
+    /* Now the work is complete, so the place is free again. */
+    assert_ptr_equal(test_block(pool, third, 4 * MIB), block);
+    OK(leat_free(third, block));
+    OK(leat_stream_destroy(third));
+    OK(leat_pool_destroy(pool));
+}
+
 /* ---- bad plans ---- */
 
 static void what_is_no_plan_is_refused(void **state)
@@ -480,6 +559,8 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(planned_memory_can_be_trimmed),
     STATE_TEST(a_plan_does_not_fill_the_pool),
     STATE_TEST(live_planned_blocks_keep_the_pool),
+    STATE_TEST(a_refused_place_keeps_its_order),
+    STATE_TEST(an_unused_block_keeps_its_order),
     STATE_TEST(what_is_no_plan_is_refused),
     STATE_TEST(plans_are_for_pools_of_pages),
     STATE_TEST(places_change_streams_by_the_allowed_ways),

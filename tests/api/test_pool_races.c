@@ -8,16 +8,6 @@
 
 /* ---- uses without order ------------------------------------------------------------------------------------- */
 
-static void order(struct test_state *t, leat_stream *earlier, leat_stream *later)
-{
-    leat_event *event;
-
-    OK(leat_event_create(t->device, &event));
-    OK(leat_event_record(earlier, event));
-    OK(leat_stream_wait(later, event));
-    OK(leat_event_destroy(event));
-}
-
 static void expect_early(const char *words)
 {
     expect_words(leat_last_error(), words);
@@ -38,7 +28,7 @@ static void use_before_the_allocation_is_refused(void **state)
         if (!pool)
             continue;
         ready = test_block(pool, NULL, 1000);
-        order(t, t->stream, t->second);
+        test_order(t, t->stream, t->second);
         gate = test_gate_close(t->stream);
         block = test_block(pool, t->stream, 1000);
         REFUSED(leat_fill(t->second, block, 1, 1000), LEAT_ERROR_NOT_PERMITTED, "was allocated on another stream");
@@ -53,7 +43,7 @@ static void use_before_the_allocation_is_refused(void **state)
         /* The allocating stream may use the block, and any stream may use a block allocated without a stream. */
         OK(leat_fill(t->stream, block, 1, 1000));
         OK(leat_fill(t->second, ready, 2, 1000));
-        order(t, t->stream, t->second);
+        test_order(t, t->stream, t->second);
         OK(leat_fill(t->second, block, 3, 1000));
         assert_int_equal(reports(pool), 6);
         test_gate_open(gate);
@@ -112,9 +102,9 @@ static void order_goes_through_others(void **state)
     leat_stream *third;
 
     OK(leat_stream_create(t->device, &third));
-    order(t, t->stream, third);
+    test_order(t, t->stream, third);
     REFUSED(leat_fill(t->second, block, 1, 1000), LEAT_ERROR_NOT_PERMITTED, "was allocated");
-    order(t, third, t->second);
+    test_order(t, third, t->second);
     OK(leat_fill(t->second, block, 1, 1000));
     test_gate_open(gate);
     OK(leat_stream_synchronize(t->second));
@@ -143,10 +133,10 @@ static void what_is_not_known_is_not_judged(void **state)
     leat_event *event;
     void *native;
 
-    order(t, t->stream, t->second);
+    test_order(t, t->stream, t->second);
     for (int i = 0; i < MANY; i++) {
         OK(leat_stream_create(t->device, &many[i]));
-        order(t, many[i], t->second);
+        test_order(t, many[i], t->second);
     }
     OK(leat_fill(t->second, block, 1, 1000));
     OK(leat_stream_create(t->device, &fresh));
@@ -161,7 +151,7 @@ static void what_is_not_known_is_not_judged(void **state)
     OK(leat_event_destroy(event));
     /* Once many[0] waits for the stream fresh, leat does not know its order either. */
     REFUSED(leat_fill(many[0], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
-    order(t, fresh, many[0]);
+    test_order(t, fresh, many[0]);
     OK(leat_fill(many[0], block, 3, 1000));
     /* After the program has got the vendor's handle of a stream, leat cannot know the stream's order. */
     REFUSED(leat_fill(many[1], block, 3, 1000), LEAT_ERROR_NOT_PERMITTED, "not ordered");
@@ -194,7 +184,7 @@ static void a_stream_may_have_two_names(void **state)
     gate = test_gate_close(t->stream);
     block = test_block(pool, alias, 1000);
     OK(leat_fill(alias, block, 1, 1000));
-    order(t, t->stream, t->second);
+    test_order(t, t->stream, t->second);
     OK(leat_fill(t->second, block, 2, 1000));
     test_gate_open(gate);
     test_block_holds(t->second, block, 1000, 2);

@@ -477,6 +477,88 @@ static void blocks_are_taken_one_by_one(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+static unsigned count_shares(leat_pool *pool)
+{
+    leat_pool_share share = LEAT_POOL_SHARE_INIT;
+    unsigned count = 0;
+
+    while (leat_pool_get_stream_share(pool, count, &share) == LEAT_OK)
+        count++;
+    return count;
+}
+
+/* Streams that come and go must not each leave a cache behind in the pool, if its memory is trimmed. */
+static void trimmed_caches_are_reused(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool *pool = POOL(t->device, .kind = LEAT_KIND_PINNED);
+
+    for (int i = 0; i < 20; i++) {
+        leat_stream *stream;
+
+        OK(leat_stream_create(t->device, &stream));
+        OK(leat_free(stream, test_block(pool, stream, 16 * MIB)));
+        OK(leat_stream_synchronize(stream));
+        OK(leat_pool_trim(pool, 0, NULL, NULL));
+        assert_int_equal(test_statistics(pool).reserved_bytes, 0);
+        OK(leat_stream_destroy(stream));
+    }
+    assert_true(count_shares(pool) <= 2);
+    OK(leat_pool_destroy(pool));
+}
+
+/* A pool forgets a stream that is destroyed, even if the stream's device has no pool. */
+static void streams_of_devices_without_pools_are_forgotten(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *other = test_open_other();
+    leat_pool_share share = LEAT_POOL_SHARE_INIT;
+    leat_stream *stream;
+    leat_pool *pool;
+
+    if (!other)
+        SKIP_OTHER("this driver has one device");
+    pool = POOL(t->device, .kind = LEAT_KIND_PINNED);
+    OK(leat_stream_create(other, &stream));
+    OK(leat_free(stream, test_block(pool, NULL, MIB)));
+    assert_int_equal(count_shares(pool), 2);
+    OK(leat_stream_destroy(stream));
+    for (unsigned i = 0; leat_pool_get_stream_share(pool, i, &share) == LEAT_OK; i++)
+        assert_null(share.stream);
+    OK(leat_pool_destroy(pool));
+    OK(leat_device_close(other));
+}
+
+/* A pool may refer to a stream of another device after that device was closed. */
+static void pools_outlive_devices_of_their_streams(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int way = 0; way < 3; way++) {
+        leat_device *other = test_open_other();
+        leat_pool *pool = POOL(t->device, .kind = LEAT_KIND_PINNED, .limit_bytes = BYTES);
+        leat_stream *stream;
+        void *block;
+
+        if (!other)
+            SKIP_OTHER("this driver has one device");
+        OK(leat_stream_create(other, &stream));
+        block = test_block(pool, NULL, BYTES);
+        OK(leat_fill(stream, block, OLD, BYTES));
+        OK(leat_free(stream, block));
+        if (way)
+            OK(leat_stream_destroy(stream));
+        OK(leat_device_close(other));
+        /* The work of the closed device is complete, so each stream may use the memory. */
+        if (way == 2) {
+            block = test_block(pool, t->stream, BYTES);
+            OK(leat_fill(t->stream, block, NEW, BYTES));
+            OK(leat_free(t->stream, block));
+        }
+        OK(leat_pool_destroy(pool));
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(memory_comes_back),
     STATE_TEST(ordered_memory_is_taken_while_its_work_is_pending),
@@ -492,6 +574,9 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(marks_do_not_wait_for_each_other),
     STATE_TEST(pending_memory_is_counted),
     STATE_TEST(blocks_are_taken_one_by_one),
+    STATE_TEST(trimmed_caches_are_reused),
+    STATE_TEST(streams_of_devices_without_pools_are_forgotten),
+    STATE_TEST(pools_outlive_devices_of_their_streams),
 };
 
 TEST_MAIN(tests)

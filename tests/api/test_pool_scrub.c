@@ -98,10 +98,44 @@ static void exported_memory_is_clear(void **state)
     }
 }
 
+/* A small copy to pageable memory waits for its stream, so the program's next wait needs no driver call. But it
+ * must wait for the work that a guarded or scrubbed pool submits in between. */
+static void a_wait_after_a_copy_includes_the_pools_work(void **state)
+{
+    struct test_state *t = *state;
+    void *dev = test_alloc(t->device, LEAT_KIND_DEVICE, 4096);
+    unsigned char host[4096];
+
+    for (int guard = 0; guard < 2; guard++) {
+        leat_pool *pool =
+            POOL(t->device, .kind = LEAT_KIND_PINNED, .guard = (uint8_t)guard, .scrub = (uint8_t)!guard);
+        void *block;
+
+        OK(leat_copy(t->stream, host, dev, sizeof host));
+        block = test_block(pool, t->stream, 128 * MIB);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_stream_query(t->stream));
+        OK(leat_copy(t->stream, host, dev, sizeof host));
+        OK(leat_free(t->stream, block));
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_stream_query(t->stream));
+        OK(leat_pool_destroy(pool));
+    }
+    OK(leat_memory_free(dev));
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(scrubbed_memory_is_clear_to_its_end),
     STATE_TEST(clearing_comes_before_the_next_user),
     STATE_TEST(exported_memory_is_clear),
+    STATE_TEST(a_wait_after_a_copy_includes_the_pools_work),
 };
 
-TEST_MAIN(tests)
+int main(void)
+{
+    /* On the CPU device small copies wait for the stream only if they are staged, as on a GPU. */
+    setenv("LEAT_COPY_STAGE", "1", 1);
+    if (!test_device_there())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -234,6 +234,34 @@ static void streams_have_their_shares(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* A block that another stream frees no longer counts as a block of the stream that allocated it. */
+static void shares_are_right_after_frees_elsewhere(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int checked = 0; checked < 2; checked++) {
+        leat_pool *pool = POOL(t->device, .history = checked ? 16 : 0);
+        leat_pool_share sum = LEAT_POOL_SHARE_INIT, share = LEAT_POOL_SHARE_INIT;
+        void *last;
+
+        for (int i = 0; i < 3; i++) {
+            OK(leat_free(t->second, test_block(pool, t->stream, 5000)));
+            OK(leat_free(t->second, test_block(pool, t->stream, 3 * MIB)));
+            OK(leat_memory_free(test_block(pool, t->stream, 700)));
+        }
+        share = stream_share(pool, t->stream, &sum);
+        assert_int_equal(share.requested_bytes, 0);
+        assert_int_equal(share.live_blocks, 0);
+        OK(leat_free(t->stream, test_block(pool, t->second, 5000)));
+        last = test_block(pool, t->second, 600);
+        share = stream_share(pool, t->second, &sum);
+        assert_int_equal(share.requested_bytes, 600);
+        assert_int_equal(share.live_blocks, 1);
+        OK(leat_free(t->second, last));
+        OK(leat_pool_destroy(pool));
+    }
+}
+
 /* ---- history ------------------------------------------------------------------------------------------------ */
 
 static void a_pool_remembers_what_happened(void **state)
@@ -538,6 +566,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(the_peak_is_exact_with_one_thread),
     STATE_TEST(tags_say_whose_memory_it_is),
     STATE_TEST(streams_have_their_shares),
+    STATE_TEST(shares_are_right_after_frees_elsewhere),
     STATE_TEST(a_pool_remembers_what_happened),
     STATE_TEST(history_forgets_the_oldest),
     STATE_TEST(a_failed_request_is_remembered),

@@ -57,6 +57,47 @@ static void own_memory_is_pending(void **state)
     OK(leat_pool_destroy(pool));
 }
 
+/* Two streams use a freed block. A third stream waits for the first of them, but its wait for the other fails. The
+ * block's own stream must still wait for both. */
+static void a_failed_wait_drops_no_uses(void **state)
+{
+    struct test_state *t = *state;
+    leat_pool_options options = {.size = sizeof options, .reuse = LEAT_POOL_REUSE_WAIT};
+    leat_stream *users[2], *third;
+    struct test_gate *gates[2];
+    void *block, *other, *again[2];
+    leat_pool *pool;
+
+    OK(leat_pool_create(t->device, &options, &pool));
+    OK(leat_stream_create(t->device, &third));
+    OK(leat_pool_alloc(t->stream, pool, 8 * MIB, &block));
+    for (int i = 0; i < 2; i++) {
+        OK(leat_stream_create(t->device, &users[i]));
+        gates[i] = test_gate_close(users[i]);
+        OK(leat_block_use(users[i], block));
+    }
+    OK(leat_free(t->stream, block));
+    leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "stream_wait", 2);
+    OK(leat_pool_alloc(third, pool, 8 * MIB, &other));
+    assert_true(leati_fault_fired(wrapper()));
+    leati_fault_arm(wrapper(), LEATI_FAULT_NONE, NULL, 0);
+    assert_ptr_not_equal(other, block);
+    OK(leat_pool_set_reuse_methods(pool, LEAT_POOL_REUSE_METHOD_ORDERED | LEAT_POOL_REUSE_METHOD_FINISHED));
+    for (int i = 0; i < 2; i++) {
+        test_gate_open(gates[i]);
+        OK(leat_stream_synchronize(users[i]));
+        OK(leat_pool_alloc(t->stream, pool, 8 * MIB, &again[i]));
+        assert_int_equal(again[i] == block, i == 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(leat_free(t->stream, again[i]));
+        OK(leat_stream_destroy(users[i]));
+    }
+    OK(leat_free(third, other));
+    OK(leat_stream_destroy(third));
+    OK(leat_pool_destroy(pool));
+}
+
 static bool is_in_group;
 
 /* With --wrap the linker directs calls of leati_mem_limit_get(), which asks the system, to the second function. */
@@ -150,8 +191,9 @@ static void a_page_that_changes_heaps_keeps_its_order(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        STATE_TEST(own_memory_is_pending), STATE_TEST(a_control_group_has_no_more_to_pin),
-        STATE_TEST(a_driver_refuses_what_is_free), STATE_TEST(a_page_that_changes_heaps_keeps_its_order)};
+        STATE_TEST(own_memory_is_pending), STATE_TEST(a_failed_wait_drops_no_uses),
+        STATE_TEST(a_control_group_has_no_more_to_pin), STATE_TEST(a_driver_refuses_what_is_free),
+        STATE_TEST(a_page_that_changes_heaps_keeps_its_order)};
 
     setenv("LEAT_FAULT", "none", 1);
     setenv("LEAT_TEST_DEVICE", "cpu:0", 1);

@@ -129,14 +129,14 @@ leat_status __wrap_leati_stage_reserve(struct leati_stage *stage, EAGER_PARAMETE
                : __real_leati_stage_reserve(stage, stager, stream, to, from, bytes, request);
 }
 
-struct leati_rails *__real_leati_rails_take(leat_device *device);
-struct leati_rails *__wrap_leati_rails_take(leat_device *device);
+struct leati_rails *__real_leati_rails_take(leat_device *device, unsigned count);
+struct leati_rails *__wrap_leati_rails_take(leat_device *device, unsigned count);
 
-struct leati_rails *__wrap_leati_rails_take(leat_device *device)
+struct leati_rails *__wrap_leati_rails_take(leat_device *device, unsigned count)
 {
     leat_status status;
 
-    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_rails_take(device);
+    return ends(LEATI_PROTOCOL_RAILS, &status) ? NULL : __real_leati_rails_take(device, count);
 }
 
 static int setup(void **state)

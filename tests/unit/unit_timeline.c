@@ -11,6 +11,7 @@
 #include <leat/managed.h>
 
 #include <string.h>
+#include <time.h>
 
 #define PATIENCE_MS 30000
 
@@ -603,6 +604,43 @@ static void the_host_waits_for_a_fence(void **state)
     test_gate_open(gate);
 }
 
+/* What another thread does while the host waits: it uses the stream, then opens the gate. */
+static void *use_and_open(void *gate)
+{
+    leat_event *event;
+
+    held_moment();
+    OK(leat_event_create(late.stream->device, &event));
+    OK(leat_event_record(late.stream, event));
+    (void)leati_timeline_is_over(late.stream->timeline);
+    OK(leat_event_destroy(event));
+    test_gate_open(gate);
+    return NULL;
+}
+
+/* A host wait must not block other threads that use the stream. */
+static void a_host_wait_blocks_no_other_thread(void **state)
+{
+    struct test_state *t = *state;
+    struct timespec start, end;
+    struct test_gate *gate;
+    pthread_t thread;
+    uint64_t seq;
+
+    late.stream = t->stream;
+    seq = give_held(t->stream, &gate);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    assert_int_equal(pthread_create(&thread, NULL, use_and_open, gate), 0);
+    OK(leati_timeline_host_wait(t->stream->timeline, seq, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    /* A gate that is not opened opens itself after half a minute. */
+    assert_true(end.tv_sec - start.tv_sec < 20);
+    assert_true(leati_timeline_is_complete(t->stream->timeline, seq));
+    for (int i = 0; i < LEATI_FENCES; i++)
+        assert_int_equal(t->stream->timeline->fences[i].waiters, 0);
+}
+
 /* A per-thread default stream is a different stream for each thread. So leat must not apply what one thread sees
  * of it to other threads. */
 static void streams_of_threads_say_nothing(void **state)
@@ -730,6 +768,7 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(waits_are_remembered),
     HELD_TEST(a_wait_is_for_its_fence),
     HELD_TEST(the_host_waits_for_a_fence),
+    HELD_TEST(a_host_wait_blocks_no_other_thread),
     HELD_TEST(streams_of_threads_say_nothing),
     HELD_TEST(what_ends_lets_go_of_orders),
 };

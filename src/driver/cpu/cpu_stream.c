@@ -10,9 +10,11 @@
 
 #include "base/addresses.h"
 #include "base/clock.h"
+#include "base/flag.h"
 #include "base/handles.h"
 #include "base/lock.h"
 #include "base/thread.h"
+#include "base/workers.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -374,33 +376,43 @@ struct value_work {
     struct leati_mem_op ops[4];
 };
 
-static bool reached_value(const struct leati_mem_op *value)
-{
-    /* Acquire: later work of the stream sees what the host wrote before it wrote the flag. */
-    uint32_t now = atomic_load_explicit(value->flag, memory_order_acquire);
-
-    return (int32_t)(now - value->value) >= 0;
-}
-
-/* Polls the flag, because a write to memory cannot wake this thread: first with sched_yield(), then with pauses.
- * The pauses become longer, but stay below about a hundredth of the time waited so far: with short pauses only,
- * half of the processor time of a long read of a file was this thread's. */
+/* Waits for the flag: first with sched_yield(), then asleep. Threads that complete parts of a copy and streams
+ * of the CPU device wake it (base/flag.h); other writers do not, so it looks again after a while. That becomes
+ * longer, but stays below about a hundredth of the time waited so far: with short pauses only, half of the
+ * processor time of a long read of a file was this thread's. */
 static void wait_for_value(const struct leati_mem_op *value)
 {
-    struct timespec pause = {.tv_nsec = 20000};
+    uint32_t pause_ns = 20000, now;
 
-    for (unsigned looks = 0; !reached_value(value); looks++) {
+    for (unsigned looks = 0;; looks++) {
+        /* Acquire: later work of the stream sees what the host wrote before it wrote the flag. */
+        now = atomic_load_explicit(value->flag, memory_order_acquire);
+        if ((int32_t)(now - value->value) >= 0)
+            return;
         if (looks < 100) {
             sched_yield();
             continue;
         }
         /* A pause of 20 us takes about 75 us, so these steps are after some 15 and 60 ms. */
         if (looks == 300)
-            pause.tv_nsec = 100000;
+            pause_ns = 100000;
         else if (looks == 600)
-            pause.tv_nsec = 500000;
-        nanosleep(&pause, NULL);
+            pause_ns = 500000;
+        leati_flag_sleep(value->flag, now, pause_ns);
     }
+}
+
+/* Writes a flag, and does a small part of a copy of the program's own storage that waits for it. */
+static void write_value(const struct leati_mem_op *value)
+{
+    _Atomic uint32_t *flag = value->flag; /* the value may be gone, and the flag too, once it is written */
+
+    /* Also a release: a thread that sees the flag also sees the copies before it. */
+    atomic_store(flag, value->value);
+    leati_flag_wake(flag);
+    cpu_strict_forbid();
+    leati_workers_help_flag(flag);
+    cpu_strict_allow();
 }
 
 static void run_mem_ops(struct cpu_work *work)
@@ -411,8 +423,7 @@ static void run_mem_ops(struct cpu_work *work)
         if (all->ops[i].wait)
             wait_for_value(&all->ops[i]);
         else
-            /* Release: a thread that sees the flag also sees the copies before it. */
-            atomic_store_explicit(all->ops[i].flag, all->ops[i].value, memory_order_release);
+            write_value(&all->ops[i]);
     }
 }
 
