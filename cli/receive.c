@@ -132,7 +132,8 @@ static const char *make_file(const struct receive_place *place, const struct tra
         problem = no_room(path, file->bytes);
     if (problem)
         return problem;
-    if (leat_file_open(path, LEAT_FILE_WRITE | LEAT_FILE_TEMPORARY, made) != LEAT_OK)
+    if (leat_file_open(path, LEAT_FILE_WRITE | LEAT_FILE_TEMPORARY | (options->force ? 0u : LEAT_FILE_KEEP), made) !=
+        LEAT_OK)
         return leat_last_error();
     file->path = strdup(path);
     return file->path ? NULL : "the receiver is out of memory";

@@ -91,15 +91,17 @@ static bool same_file(const struct stat *a, const struct stat *b)
 }
 
 /* Opens the file twice, because leat reads the tensors through file->file and the header through file->fd. Checks
- * that both are the same file. */
+ * that both are the same file: the path still names the first one when the second one is open. */
 static leat_status open_both(struct leatm_model_file *file)
 {
     struct stat before, after;
+    int error;
 
-    TRY(leat_file_open(file->path, LEAT_FILE_READ, &file->file));
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    error = errno;
+    TRY(leat_file_open(file->path, LEAT_FILE_READ, &file->file)); /* fails with the better message */
     if (file->fd < 0)
-        return leatc_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
+        return leatc_fail(LEAT_ERROR_FILE, "open: %s", strerror(error));
     if (fstat(file->fd, &before) || stat(file->path, &after))
         return leatc_fail(LEAT_ERROR_FILE, "stat: %s", strerror(errno));
     TRY(leat_file_size(file->file, &file->bytes));

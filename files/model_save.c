@@ -180,12 +180,14 @@ static leat_status write_all(const struct save_request *request, leat_file *file
     return leat_file_write_batch_start(request->stream, ops, request->count + 1, options, &save->written);
 }
 
-/* Starts the writes and the commit. The header is in pinned memory, which leat_free() frees in stream order,
- * behind the writes. */
+/* Starts the writes and the commit, which have one deadline. The header is in pinned memory, which leat_free() frees in
+ * stream order, behind the writes. */
 static leat_status write_file(const struct save_request *request, leat_file *file,
                               const struct leatm_header *header, const uint64_t *bytes, leat_file_op *ops,
                               const leat_copy_options *options, struct leat_model_save *save)
 {
+    uint64_t end_ns = leatc_end_ns(options->deadline_ns), now_ns;
+    leat_copy_options rest = *options;
     leat_device *device;
     leat_status status;
     void *pinned;
@@ -194,8 +196,11 @@ static leat_status write_file(const struct save_request *request, leat_file *fil
     TRY(leat_memory_alloc(device, LEAT_KIND_PINNED, header->bytes, &pinned));
     memcpy(pinned, header->text, header->bytes);
     status = write_all(request, file, pinned, header->bytes, bytes, ops, options, save);
+    now_ns = leatc_now_ns();
+    if (rest.deadline_ns)
+        rest.deadline_ns = end_ns > now_ns ? end_ns - now_ns : 1;
     if (status == LEAT_OK)
-        status = leat_file_commit_start(request->stream, file, options, &save->committed);
+        status = leat_file_commit_start(request->stream, file, &rest, &save->committed);
     if (status != LEAT_OK) {
         (void)leatc_fail_in(status, "writing the file");
         (void)leat_free(request->stream, pinned);
@@ -211,6 +216,8 @@ static leat_status keep_message(leat_status status, struct leat_model_save *save
 
     strncpy(message, leat_last_error(), sizeof message - 1);
     message[sizeof message - 1] = '\0';
+    if (save->committed)
+        (void)leat_ticket_cancel(save->committed);
     if (save->written)
         (void)leat_ticket_cancel(save->written);
     (void)leat_model_save_destroy(save);
@@ -363,8 +370,9 @@ leat_status leat_model_save_get_info(leat_model_save *save, leat_model_save_info
 leat_status leat_model_save_cancel(leat_model_save *save)
 {
     TRY(check_save("leat_model_save_cancel", save));
-    TRY(leat_ticket_cancel(save->written));
-    return leat_ticket_cancel(save->committed);
+    /* First the commit: it would fail, and not be cancelled, if it came to a cancelled write. */
+    TRY(leat_ticket_cancel(save->committed));
+    return leat_ticket_cancel(save->written);
 }
 
 leat_status leat_model_save_destroy(leat_model_save *save)

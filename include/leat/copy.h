@@ -231,7 +231,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_ticket_extend(leat_ticket *ticket, leat
  * host (NVLink). During such a copy the helpers' links and copy engines are busy, and each helper provides 48 MiB
  * of its memory. At most four such copies run at a time; further copies use the device's own link. The call
  * enables peer access. It replaces an earlier list; count 0 removes it. Closing one of the devices removes the
- * list too. A ticket of such a copy reports when it is done, but no progress, and cannot cancel it.
+ * list too. A ticket of such a copy reports when it is done, but no progress, and cannot cancel it. With a ticket,
+ * a copy from pageable memory uses only the device's own link.
  * Errors: HANDLE (device or a helper); INVALID (helpers NULL, more than 8, one that is device or is listed twice);
  * UNSUPPORTED (a helper of another driver); HOST_MEMORY, DRIVER, NOT_PERMITTED.
  */

@@ -8,8 +8,8 @@
  * device. The ring is all the pinned memory that a copy needs, however large the file is: LEAT_COPY_RING, and for
  * a long write up to an eighth of LEAT_COPY_MEMORY. For host memory leat's threads read and write the file
  * directly, without a ring. The calling thread itself reads a range of at most 2 MiB if all of it is in the
- * system's cache and nothing before it on the stream may write files: this takes less time than to wake another
- * thread.
+ * system's cache and nothing before it on the stream may write files (to host memory: if the stream is idle): this
+ * takes less time than to wake another thread.
  *
  *     leat_file_open("weights.bin", LEAT_FILE_READ, &file);
  *     leat_file_read(stream, weights, file, 0, bytes);                 // returns at once
@@ -37,8 +37,8 @@
  * shared mapping of a file on tmpfs, and of what the system's cache has of a file on ext4. The mappings, at most 4
  * GiB of addresses for each file, stay until the file is closed. leat calls pwrite() where the system refuses the
  * mapping, and while the process's handler of SIGBUS is not leat's. A full disk is LEAT_ERROR_FILE as with
- * pwrite(). If another program cuts a file while leat writes it through a mapping, the copy fails with
- * LEAT_ERROR_FILE too.
+ * pwrite(). If another program cuts a file while leat stores to a part of it through a mapping, the copy usually fails
+ * with LEAT_ERROR_FILE too; parts that were written before are lost without an error, as with pwrite().
  *
  * Asynchronous failures. If a copy fails while leat's threads move the bytes (the file became shorter, the disk
  * fails or is full), the ticket returns LEAT_ERROR_FILE, and so does the next leat_stream_synchronize() of that
@@ -74,6 +74,7 @@ typedef enum leat_file_flags {
     /* With WRITE: makes a new, empty file without a name. leat_file_commit() gives the file its name, and replaces
      * an older file of that name. Without a commit the new file disappears. CREATE and TRUNCATE have no effect. */
     LEAT_FILE_TEMPORARY = 64,
+    LEAT_FILE_KEEP = 128, /* with TEMPORARY: a commit fails if there is a file of this name by then, and keeps it */
     /* If neither of the next two flags is set, leat reads through the system's cache what the cache has, and past
      * the cache (O_DIRECT) the rest, if the file is on a local disk. Writes go through the cache. */
     LEAT_FILE_CACHED = 32, /* reads and writes through the cache: best for files that will soon be read again */
@@ -214,7 +215,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_sync_start(leat_stream *stream, le
 /*
  * Gives a file that was opened with LEAT_FILE_TEMPORARY its name, in stream order. Even after a crash, the name
  * never refers to a file with only a part of the bytes: leat calls fsync() for the file, then rename(), which
- * replaces an older file or symbolic link, then fsync() for the directory. Later work of the stream waits for
+ * replaces an older file or symbolic link (with LEAT_FILE_KEEP it fails if there is one), then fsync() for the
+ * directory. Later work of the stream waits for
  * these calls. The commit fails asynchronously, with FILE, if one of the calls fails, or if an earlier write to
  * the file failed or was stopped. The name then still refers to the older file, if there is one, unless only the
  * fsync() for the directory has failed. A file can be committed once; afterwards it can be read and written like

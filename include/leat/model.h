@@ -204,7 +204,8 @@ typedef struct leat_model_load leat_model_load;
  * them. Where rows of 64 KiB and more are contiguous in the file and in memory, leat reads directly to dst.
  * Otherwise it reads into temporary device memory of the stream's pool, at most 256 MiB at a time, from which
  * leat_copy_layout() makes the result. Slices of one tensor on several streams that overlap in the file, such as
- * the left and the right half of its columns, are read once in this case too.
+ * the left and the right half of its columns, are read once in this case too. If dst is pageable memory to which
+ * that copy cannot store, such as a mapping whose file has become shorter, only leat_stream_synchronize() says so.
  *
  * leat checks all items before it starts the first one.
  * Errors: INVALID (an argument or a stream is NULL; an item's size, tensor, slice or layout is wrong, and the

@@ -24,6 +24,11 @@
  * with LEAT_NOT_READY, and leat calls it again when ready() returns a value other than 0. leat looks at ready()
  * again when the program calls leat_storage_wake(), and does not poll it, except for a copy that has a deadline.
  *
+ * Small copies. To wake a thread of leat's takes longer than to move a few KiB. So for copies of at most
+ * ops->here_bytes the call that makes the copy calls move() itself, if the bytes are there and the stream need
+ * not be waited for. And leat_storage_work(), which a thread of the program calls in place of leat_storage_wake()
+ * when it has noticed that bytes have come, moves the bytes of all such copies that are ready.
+ *
  * Failures. If move() fails, the copy fails with that status: the ticket returns it, and so does the next
  * leat_stream_synchronize() of the stream, once. Later work of the stream runs anyway. The part of the destination
  * that the copy did not reach is then undefined.
@@ -31,9 +36,17 @@
  * Pinned memory. A copy holds its ring from the call until its end, also while move() is not ready. So a program
  * with many such copies waits in the next call, or sets LEAT_COPY_MEMORY (docs/copies.md).
  *
- * Threads. The functions are called on leat's threads, and stop() and release() also on the thread of a call that
- * makes a copy or closes a device. The caller may hold locks of leat's, so they must not call leat, except for
- * leat_storage_wake().
+ * GPUs. A stream that waits for move() can hold up other streams and driver calls: leat/link.h says which. The first
+ * such copy on a device loads all of leat's kernels (about 5 ms on an H200; seconds where leat has no machine code
+ * for the GPU), so that none is loaded while a stream waits. Like every load it waits for streams that wait already, for
+ * instance for a host function.
+ *
+ * Threads. The functions are called on leat's threads; stop() and release() also on the thread of a call that
+ * makes a copy or closes a device. With here_bytes, all of them are also called by the call that makes the copy,
+ * and by leat_storage_work() on any thread, that of libleat-net too; so these threads must hold no lock that the
+ * functions take. The caller may hold locks of leat's, so the functions must not call leat, except for
+ * leat_storage_wake(), and ready() not even that. None of them may wait for a stream, or for a thread that waits
+ * for one.
  *
  * Experimental: all of this header may still change (leat/version.h).
  */
@@ -79,6 +92,10 @@ typedef struct leat_storage_ops {
      * when the device is closed. leat calls move() and ready() no more. For a write this may be after the stream has
      * reached the copy. NULL: object does not need it. */
     void (*stop)(void *object);
+
+    /* Copies of at most so many bytes are small, see above. Such a storage needs ready(). 0: only leat's own
+     * threads call move(). */
+    size_t here_bytes;
 } leat_storage_ops;
 #define LEAT_STORAGE_OPS_INIT LEAT_SIZED_INIT_(leat_storage_ops)
 
@@ -107,6 +124,11 @@ LEAT_NODISCARD LEAT_API leat_status leat_storage_write_start(leat_stream *stream
 /* Lets leat's threads look at ready() of all copies again. Cheap, and never waits for a copy. Call it after the
  * change that makes ready() return 1. */
 LEAT_API void leat_storage_wake(void);
+
+/* The same, but the calling thread moves the bytes of small copies that are ready, at most 64 of them, whoever
+ * made them, and leat's threads are woken for the others. For a loop that watches sockets, for example. Not
+ * from the functions of a storage. */
+LEAT_API void leat_storage_work(void);
 
 #endif /* LEAT_NO_EXPERIMENTAL */
 

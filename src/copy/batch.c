@@ -153,8 +153,9 @@ static leat_status choose(struct batch *batch)
 }
 
 /* Checks the pageable sources that leati_ops_read() did not check, because a call must find bad addresses before
- * it submits anything. Sources of the group IN need no check: packing detects unmapped memory, and precedes the
- * launch.
+ * it submits anything. Sources of the group IN that may be read early need no check: packing detects unmapped
+ * memory, and precedes the launch. DECLINED: a source that counts as pageable is device memory from outside leat,
+ * so the caller must try again with asking.
  */
 static leat_status check_unread(struct batch *batch)
 {
@@ -162,17 +163,19 @@ static leat_status check_unread(struct batch *batch)
     struct leati_driver *driver = batch->stream->device->driver;
     struct leati_endpoint endpoint;
 
-    if (!ops->unread || batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0)
+    if (!ops->unread || (ops->look.early && batch->counts[ALONE] + batch->counts[LEATI_DIRECTION_HOST] == 0))
         return LEAT_OK;
     for (size_t i = 0; i < ops->count; i++) {
         const struct leati_op *op = &ops->list[i];
         leat_status status;
 
-        if (op->from || op->group == LEATI_DIRECTION_IN)
+        if (op->from || (op->group == LEATI_DIRECTION_IN && ops->look.early))
             continue;
         status = leati_pointers_find_range(driver, "src", (void *)op->src, op->bytes, false, &endpoint);
         if (status != LEAT_OK)
             return leati_fail_in(status, "op %u", op->number);
+        if (!leati_is_on_host(&endpoint) && !ops->asking)
+            return LEATI_DECLINED;
     }
     return LEAT_OK;
 }

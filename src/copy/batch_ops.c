@@ -93,7 +93,12 @@ static leat_status look_up(struct leati_ops *ops, int side, uintptr_t ptr, size_
     LEATI_TRY(leati_check_reach(ops->stream, names[side], &endpoint));
     if (endpoint.location.kind == LEAT_KIND_PAGEABLE) {
         *allocation = 0;
-        return ops->pageable ? LEAT_OK : meet_pageable(ops);
+        if (!ops->pageable)
+            LEATI_TRY(meet_pageable(ops));
+        /* Work that the stream has not reached may write the registered part of the source. */
+        if (side == SRC && endpoint.mixed && !ops->look.idle)
+            ops->look.early = false;
+        return LEAT_OK;
     }
     of_base = recent_allocation(ops, endpoint.base);
     leati_assert(*of_base < ops->allocation_count);

@@ -14,13 +14,15 @@
 
 /* ---- waiting ---- */
 
+/* Fails if the device is lost, since then the job may never end. */
 static leat_status device_health(leat_device *device)
 {
     struct leati_driver *driver = device->driver;
     uint64_t free_bytes, total_bytes;
 
-    if (leati_check_device("the copy's device", device) != LEAT_OK)
-        return LEAT_ERROR_HANDLE;
+    /* Closing the device ends its jobs. */
+    if (!leati_handle_live(&leati_device_handles, device))
+        return LEAT_OK;
     /* device_memory() does not wait, and fails if the device is lost. */
     return driver->ops->device_memory(driver, device->native, &free_bytes, &total_bytes);
 }
@@ -85,7 +87,9 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
     }
     if (transfer->direction == LEATI_DIRECTION_DEVICE || plan->protocol == LEATI_PROTOCOL_EAGER)
         return LEAT_OK;
-    return driver->ops->stream_synchronize(driver, stream->native);
+    LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
+    /* The jobs of the shares have told only the timeline about a failure. */
+    return plan->protocol == LEATI_PROTOCOL_RAILS ? leati_timeline_take_failure(stream->timeline) : LEAT_OK;
 }
 
 /* ---- the public calls ---- */

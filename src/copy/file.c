@@ -77,7 +77,7 @@ static const struct leati_storage_ops file_storage = {
 
 static leat_status check_flags(unsigned flags)
 {
-    const unsigned writing = LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE | LEAT_FILE_TEMPORARY;
+    const unsigned writing = LEAT_FILE_CREATE | LEAT_FILE_TRUNCATE | LEAT_FILE_TEMPORARY | LEAT_FILE_KEEP;
     const unsigned cache = LEAT_FILE_CACHED | LEAT_FILE_DIRECT;
     const unsigned all = LEAT_FILE_READ | LEAT_FILE_WRITE | writing | cache;
 
@@ -86,7 +86,10 @@ static leat_status check_flags(unsigned flags)
                           flags);
     if (flags & writing && !(flags & LEAT_FILE_WRITE))
         return leati_fail(LEAT_ERROR_INVALID,
-                          "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE and LEAT_FILE_TEMPORARY go with LEAT_FILE_WRITE only; flags are 0x%x",
+                          "LEAT_FILE_CREATE, LEAT_FILE_TRUNCATE, LEAT_FILE_TEMPORARY and LEAT_FILE_KEEP go with LEAT_FILE_WRITE only; flags are 0x%x",
+                          flags);
+    if (flags & LEAT_FILE_KEEP && !(flags & LEAT_FILE_TEMPORARY))
+        return leati_fail(LEAT_ERROR_INVALID, "LEAT_FILE_KEEP goes with LEAT_FILE_TEMPORARY only; flags are 0x%x",
                           flags);
     if ((flags & cache) == cache)
         return leati_fail(LEAT_ERROR_INVALID,

@@ -181,6 +181,28 @@ static int give_name(struct leati_open_file *file)
     return error;
 }
 
+/* Gives the file its name by a link, where the system cannot rename without replacing. Returns 0 or a value of
+ * errno. */
+static int link_name(struct leati_open_file *file)
+{
+    if (linkat(file->directory, file->temporary, file->directory, base_name(file->path), 0))
+        return errno;
+    (void)unlinkat(file->directory, file->temporary, 0);
+    return 0;
+}
+
+/* Gives the file its name in place of the temporary one. Returns 0 or a value of errno. */
+static int rename_file(struct leati_open_file *file)
+{
+    const char *name = base_name(file->path);
+
+    if (!(file->flags & LEAT_FILE_KEEP))
+        return renameat(file->directory, file->temporary, file->directory, name) ? errno : 0;
+    if (!renameat2(file->directory, file->temporary, file->directory, name, RENAME_NOREPLACE))
+        return 0;
+    return errno == EINVAL || errno == ENOSYS ? link_name(file) : errno;
+}
+
 static int run(struct commit *commit)
 {
     struct leati_open_file *file = commit->file;
@@ -202,8 +224,9 @@ static int run(struct commit *commit)
     if (error)
         return error;
     commit->failed = "rename";
-    if (renameat(file->directory, file->temporary, file->directory, base_name(file->path)))
-        return errno;
+    error = rename_file(file);
+    if (error)
+        return error;
     file->temporary[0] = '\0';
     commit->failed = "the file has its name, but fsync of its directory";
     error = sync_fd(file->directory);

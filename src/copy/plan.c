@@ -120,11 +120,25 @@ LEATI_HOT static void look_at_stream(struct leati_plan *plan)
     plan->early = plan->idle = transfer->unasked;
     if (transfer->unasked)
         return;
-    plan->early = in && leati_stream_reads_now(stream);
+    /* leati_stream_reads_now() knows of work that writes pageable memory, but not of DMAs to registered memory. */
+    plan->early = in && !transfer->from.mixed && leati_stream_reads_now(stream);
     ask = transfer->shape == LEATI_SHAPE_BATCH || (in ? !plan->early : transfer->bytes <= ASK_IDLE_BYTES);
     plan->idle = ask ? leati_stream_is_idle(stream) : leati_stream_known_idle(stream);
     /* Nothing on this stream writes what a storage in order reads. */
     plan->early |= in && (plan->idle || (transfer->shape == LEATI_SHAPE_FILE && transfer->file.in_order));
+}
+
+/* Asks the driver whether the stream is idle. leati_stream_is_idle() would not do: it knows nothing of fills
+ * that a pool submits for a new block. Streams that the program got elsewhere may be ordered behind others
+ * that are not idle. */
+static bool may_begin_at_once(const struct leati_transfer *transfer)
+{
+    leat_stream *stream = transfer->stream;
+    struct leati_driver *driver = stream->device->driver;
+
+    return transfer->shape == LEATI_SHAPE_FILE && !transfer->file.detached && transfer->bytes <= ASK_IDLE_BYTES &&
+           !atomic_load_explicit(&stream->foreign, memory_order_relaxed) && !stream->timeline->per_thread &&
+           LEATI_QUIETLY(driver->ops->stream_query(driver, stream->native)) == LEAT_OK;
 }
 
 LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
@@ -134,7 +148,7 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
     leati_assert(transfer->bytes || transfer->shape == LEATI_SHAPE_BATCH);
     plan->stager = NULL;
     plan->unstaged = "no side is pageable";
-    plan->first = plan->one_pass = plan->early = plan->idle = false;
+    plan->first = plan->one_pass = plan->early = plan->idle = plan->at_once = false;
     plan->rails = transfer->shape == LEATI_SHAPE_RUN && transfer->bytes >= LEATI_RAILS_BYTES
                       ? leati_rails_count(transfer->stream->device)
                       : 0;
@@ -155,6 +169,8 @@ LEATI_HOT static leat_status look(struct leati_plan *plan, bool wait)
     leati_assert(!plan->stager || (!plan->stager->refused[0] && plan->stager->workers));
     if (plan->stager && transfer->direction != LEATI_DIRECTION_HOST)
         look_at_stream(plan);
+    if (plan->stager && (plan->one_pass || transfer->direction == LEATI_DIRECTION_HOST))
+        plan->at_once = may_begin_at_once(transfer);
     return LEAT_OK;
 }
 

@@ -40,6 +40,8 @@ struct leati_plan {
     bool one_pass;                 /* driver calls and kernels access pageable memory directly */
     bool early;                    /* the source may be read before the stream reaches the copy */
     bool idle;                     /* the stream is known to be idle */
+    bool at_once;                  /* threads may move the bytes of a file or storage before the stream reaches the copy,
+                                      because nothing is pending on it; for the protocol host */
     enum leati_plan_guard guard;   /* only for contiguous copies */
     unsigned rails;                /* number of helper devices; 0 if the copy is too short for rails */
 

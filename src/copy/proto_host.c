@@ -44,13 +44,20 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
                                                       : leati_stage_transfer(plan, false, job);
 }
 
+/* As leati_job_is_read_here() (staging/job.h). */
+static bool is_read_here(const struct leati_plan *plan)
+{
+    return plan->transfer.shape == LEATI_SHAPE_FILE && plan->transfer.file.at_hand && plan->at_once;
+}
+
 static void explain(const struct leati_plan *plan, struct leati_strbuf *text)
 {
     if (plan->transfer.shape == LEATI_SHAPE_BATCH || !plan->stager) {
         leati_strbuf_add(text, "by a host function of the stream");
         return;
     }
-    leati_strbuf_add(text, "by leat's threads, in one pass; ");
+    leati_strbuf_add(text, is_read_here(plan) ? "at once, by the calling thread and leat's threads, in one pass; "
+                                              : "by leat's threads, in one pass; ");
     leati_explain_threads(plan, text);
 }
 

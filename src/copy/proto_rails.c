@@ -23,6 +23,8 @@ LEATI_HOT static bool supports(const struct leati_plan *plan, const char **why_n
         *why_not = "the source is not in host memory";
     else if (transfer->direction != LEATI_DIRECTION_DEVICE && (!plan->stager || plan->one_pass))
         *why_not = plan->unstaged;
+    else if (transfer->direction != LEATI_DIRECTION_DEVICE && transfer->followed)
+        *why_not = "a ticket follows one job, and each link would have its own";
     else if (!plan->rails)
         *why_not = "there are no helpers";
     return !*why_not;
@@ -129,7 +131,7 @@ static leat_status submit(struct leati_plan *plan, struct leati_job **job)
     leat_status status, ended;
 
     (void)job;
-    rails = leati_rails_take(stream->device);
+    rails = leati_rails_take(stream->device, plan->rails);
     if (!rails)
         return LEATI_DECLINED;
     status = pinned ? LEAT_OK : reserve_shares(plan, rails, &shares);

@@ -87,7 +87,7 @@ leat_status leati_stage_transfer(struct leati_plan *plan, bool eager, struct lea
     const struct leati_transfer *transfer = &plan->transfer;
     bool region = transfer->shape == LEATI_SHAPE_REGION, host = plan->protocol == LEATI_PROTOCOL_HOST;
     struct leati_stage_request request = {.direction = host ? LEATI_DIRECTION_HOST : transfer->direction,
-                                          .early = plan->early,
+                                          .early = host ? plan->at_once : plan->early,
                                           .eager = eager,
                                           .deadline_ns = transfer->deadline_ns};
     struct leati_staged_region staged;

@@ -35,12 +35,16 @@ struct leati_helper_set {
     unsigned count;
     leat_device *helpers[LEATI_RAILS_MAX];
     struct leati_rails *rails[RAIL_SETS_MAX];
+    unsigned taken; /* number of rails that a call has taken */
+    bool ended;     /* the set is in ended_list: the call that gives back the last rails frees it */
     struct leati_helper_set *next;
 };
 
-/* Protects the list and all its sets and rails. It is held while rails are created. */
+/* Protects the lists and all their sets and rails. It is held while rails are created. */
 static struct leati_lock sets_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_helper_set *list LEATI_GUARDED_BY(sets_lock);
+static struct leati_helper_set *ended_list LEATI_GUARDED_BY(sets_lock); /* removed sets that are in use */
+static pthread_cond_t set_freed = PTHREAD_COND_INITIALIZER;             /* a set of ended_list was freed */
 static atomic_uint set_count; /* length of the list; if it is 0, copies do not take the lock */
 
 /* ---- creating and destroying rails ---- */
@@ -57,6 +61,9 @@ static void end_rail(struct leati_rail *rail)
     leati_error_quiet_begin();
     if (rail->out)
         (void)ops->stream_synchronize(driver, rail->out);
+    /* After its last chunk a staged share writes a flag, for which out does not wait. */
+    if (rail->in)
+        (void)ops->stream_synchronize(driver, rail->in);
     for (int i = 0; i < SLOTS; i++) {
         if (rail->landed[i])
             (void)ops->event_destroy(driver, rail->landed[i]);
@@ -138,7 +145,6 @@ static void end_set(struct leati_helper_set *set)
         if (set->rails[i])
             end_rails(set->rails[i]);
     free(set);
-    atomic_fetch_sub_explicit(&set_count, 1, memory_order_relaxed);
 }
 
 static bool concerns(const struct leati_helper_set *set, const leat_device *device, bool as_helper)
@@ -151,7 +157,8 @@ static bool concerns(const struct leati_helper_set *set, const leat_device *devi
     return false;
 }
 
-/* Destroys all sets of helpers whose target is device, and with as_helper also those with device as a helper. */
+/* Removes all sets of helpers whose target is device, and with as_helper also those with device as a helper.
+ * Destroys those that no call uses. */
 static void end_all(const leat_device *device, bool as_helper) LEATI_REQUIRES(sets_lock)
 {
     struct leati_helper_set **place = &list, *set;
@@ -163,14 +170,32 @@ static void end_all(const leat_device *device, bool as_helper) LEATI_REQUIRES(se
             continue;
         }
         *place = set->next;
-        end_set(set);
+        atomic_fetch_sub_explicit(&set_count, 1, memory_order_relaxed);
+        if (set->taken) {
+            set->ended = true;
+            set->next = ended_list;
+            ended_list = set;
+        } else {
+            end_set(set);
+        }
     }
+}
+
+/* Returns true if a removed set that a call still uses concerns the device. */
+static bool is_in_use(const leat_device *device) LEATI_REQUIRES(sets_lock)
+{
+    for (const struct leati_helper_set *set = ended_list; set; set = set->next)
+        if (concerns(set, device, true))
+            return true;
+    return false;
 }
 
 void leati_rails_close(leat_device *device)
 {
     leati_lock(&sets_lock);
     end_all(device, true);
+    while (is_in_use(device))
+        leati_cond_wait(&set_freed, &sets_lock);
     leati_unlock(&sets_lock);
 }
 
@@ -266,13 +291,15 @@ static bool is_back(const struct leati_rails *rails)
     return !rails->used || LEATI_QUIETLY(target->driver->ops->event_query(target->driver, rails->over)) == LEAT_OK;
 }
 
-struct leati_rails *leati_rails_take(leat_device *device)
+struct leati_rails *leati_rails_take(leat_device *device, unsigned count)
 {
     struct leati_rails *rails = NULL;
     struct leati_helper_set *set;
 
     leati_lock(&sets_lock);
     set = set_of(device);
+    if (set && set->count != count)
+        set = NULL;
     for (int i = 0; set && i < RAIL_SETS_MAX && !rails; i++) {
         if (!set->rails[i])
             set->rails[i] = make_rails(set);
@@ -281,17 +308,37 @@ struct leati_rails *leati_rails_take(leat_device *device)
         if (is_back(set->rails[i]))
             rails = set->rails[i];
     }
-    if (rails)
+    if (rails) {
         rails->taken = true;
+        rails->set->taken++;
+    }
     leati_unlock(&sets_lock);
     return rails;
 }
 
+/* Destroys a removed set that no call uses any more. */
+static void end_unused(struct leati_helper_set *set) LEATI_REQUIRES(sets_lock)
+{
+    struct leati_helper_set **place = &ended_list;
+
+    leati_assert(set->ended && !set->taken);
+    while (*place != set)
+        place = &(*place)->next;
+    *place = set->next;
+    end_set(set);
+    pthread_cond_broadcast(&set_freed);
+}
+
 void leati_rails_give_back(struct leati_rails *rails)
 {
+    struct leati_helper_set *set;
+
     leati_lock(&sets_lock);
-    leati_assert(rails->taken);
+    set = rails->set;
+    leati_assert(rails->taken && set->taken);
     rails->taken = false;
+    if (--set->taken == 0 && set->ended)
+        end_unused(set);
     leati_unlock(&sets_lock);
 }
 

@@ -24,9 +24,10 @@ struct leati_rails;
 /* Returns how many helpers a device has; 0: copies to the device use only its own link. */
 unsigned leati_rails_count(leat_device *device);
 
-/* Takes a set of rails for a copy to a device; the caller must give the set back. Returns NULL if all sets are in
- * use or a new set cannot be created; the copy then uses another protocol. */
-struct leati_rails *leati_rails_take(leat_device *device);
+/* Takes a set of rails for a copy to a device; the caller must give the set back. The rails stay until then, even
+ * if another thread removes the helpers. Returns NULL if all sets are in use, a new set cannot be created, or the
+ * device does not have count helpers any more; the copy then uses another protocol. */
+struct leati_rails *leati_rails_take(leat_device *device, unsigned count);
 void leati_rails_give_back(struct leati_rails *rails);
 
 /* leati_rails_begin() makes the rails wait for all work that was submitted to stream before. If it fails, it sets
@@ -46,7 +47,8 @@ void *leati_rail_stream(const struct leati_rail *rail);
 leat_status leati_rail_copy(struct leati_rail *rail, struct leati_location dst, struct leati_location src,
                             size_t bytes);
 
-/* Destroys all rails that use device as target or as helper. The device must be idle or lost. */
+/* Destroys all rails that use device as target or as helper. Waits for calls that use them. The device must be
+ * idle or lost. */
 void leati_rails_close(leat_device *device);
 
 #endif

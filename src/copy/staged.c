@@ -487,6 +487,7 @@ leat_status leati_stage_reserve(struct leati_stage *stage, struct leati_stager *
         .early = request->early,
         .eager = request->eager,
         .block = request->block,
+        .own_ring = stream->timeline->per_thread,
         .no_wait = request->no_wait,
         .deadline_ns = request->deadline_ns,
         .dst = to->location.ptr,

@@ -117,9 +117,15 @@ static leat_status submit(leat_stream *stream, const struct storage_request *req
                           const leat_copy_options *options, leat_ticket **ticket)
 {
     struct leati_storage described = {
-        .ops = &storage_ops, .object = storage, .write = request->write, .in_order = true};
+        .ops = &storage_ops,
+        .object = storage,
+        .write = request->write,
+        .in_order = true,
+        .here_bytes = storage->ops.ready ? storage->ops.here_bytes : 0};
     struct leati_plan plan;
 
+    /* The stream may soon wait for another process, and that one for a kernel of another stream here. */
+    leati_kernels_load_early(stream->device);
     if (request->bytes)
         LEATI_TRY(leati_plan_file(&plan, stream, request->memory, &described, request->bytes, true));
     return leati_ticket_start(stream->device, &plan, request->bytes ? 1 : 0, options, ticket);
@@ -173,4 +179,9 @@ leat_status leat_storage_write_start(leat_stream *stream, const leat_storage_ops
 void leat_storage_wake(void)
 {
     leati_workers_nudge();
+}
+
+void leat_storage_work(void)
+{
+    leati_workers_nudge_and_help();
 }

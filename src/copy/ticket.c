@@ -11,6 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+/* An event of a ticket. The handle alone does not identify it: closing the device destroys the event, and then the
+ * handle may stand for another one. */
+struct own_event {
+    leat_event *event; /* NULL: there is none */
+    uint64_t serial;
+};
+
 struct leat_ticket {
     struct leati_handle handle;
     leat_device *device;
@@ -19,8 +26,8 @@ struct leat_ticket {
     bool staged;        /* the copy was already staged when the call that made the ticket returned */
     unsigned job_count; /* 0: the ticket has an event, or the copy was complete when the call returned */
     struct leati_job *jobs[LEATI_TICKET_PLANS];
-    leat_event *event; /* after the copy; NULL: see job_count */
-    leat_event *later; /* of leat_ticket_extend(): must be reached too before the point LEAT_COPY_POINT_DONE; or NULL */
+    struct own_event after; /* after the copy; none: see job_count */
+    struct own_event later; /* of leat_ticket_extend(): must be reached before LEAT_COPY_POINT_DONE too */
     const char *protocol; /* see leat_ticket_info */
     uint64_t traced; /* id of the copy in a trace; 0: it was not traced */
     /* Guarded by outcomes_lock: the outcome of the jobs, for leat_ticket_report(); NULL before its first call. */
@@ -57,6 +64,26 @@ static uint64_t deadline_of(const leat_copy_options *given)
     return options.deadline_ns && options.deadline_ns < UINT64_MAX - now ? now + options.deadline_ns : 0;
 }
 
+static leat_status create_event(leat_device *device, struct own_event *own)
+{
+    LEATI_TRY(leat_event_create(device, &own->event));
+    own->serial = own->event->serial;
+    return LEAT_OK;
+}
+
+static bool is_there(const struct own_event *own)
+{
+    return leati_handle_live(&leati_event_handles, own->event) && own->event->serial == own->serial;
+}
+
+/* Destroys the event, if there is one and closing the device has not destroyed it. */
+static void destroy_event(struct own_event *own)
+{
+    if (own->event && is_there(own))
+        (void)LEATI_QUIETLY(leat_event_destroy(own->event));
+    own->event = NULL;
+}
+
 /* Records the ticket's event after a copy that has no job. If the ticket has no event, waits for the stream
  * instead, unless the copy is complete (an eager copy out). */
 static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
@@ -65,8 +92,8 @@ static leat_status follow(const struct leati_plan *plan, leat_ticket *ticket)
     struct leati_driver *driver = stream->device->driver;
 
     leati_assert(!ticket->job_count);
-    if (ticket->event)
-        return leat_event_record(stream, ticket->event);
+    if (ticket->after.event)
+        return leat_event_record(stream, ticket->after.event);
     return plan->protocol == LEATI_PROTOCOL_EAGER ? LEAT_OK
                                                   : driver->ops->stream_synchronize(driver, stream->native);
 }
@@ -79,7 +106,7 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
     /* Create the event first, because it could fail after the submission. An eager copy out needs no event,
      * because it is complete when leati_plan_submit() returns. */
     if (plan->protocol != LEATI_PROTOCOL_EAGER || plan->transfer.direction != LEATI_DIRECTION_OUT)
-        LEATI_TRY(leat_event_create(ticket->device, &ticket->event));
+        LEATI_TRY(create_event(ticket->device, &ticket->after));
     status = leati_plan_submit(plan, &job);
     ticket->staged = plan->protocol == LEATI_PROTOCOL_EAGER;
     leati_assert(!job || plan->stager);
@@ -87,10 +114,8 @@ static leat_status submit(struct leati_plan *plan, leat_ticket *ticket)
         ticket->jobs[ticket->job_count++] = job;
     if (status == LEAT_OK && !job)
         status = follow(plan, ticket);
-    if (ticket->event && (status != LEAT_OK || job)) {
-        (void)LEATI_QUIETLY(leat_event_destroy(ticket->event));
-        ticket->event = NULL;
-    }
+    if (status != LEAT_OK || job)
+        destroy_event(&ticket->after);
     return status;
 }
 
@@ -129,6 +154,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
                                const leat_copy_options *options, leat_ticket **ticket)
 {
     leat_ticket *made = leati_handle_new(&ticket_handles);
+    uint64_t deadline_ns = deadline_of(options); /* one for all plans */
     leat_status status = LEAT_OK;
 
     leati_assert(count <= LEATI_TICKET_PLANS);
@@ -138,7 +164,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
     made->bytes = 0;
     made->staged = made->durable = false;
     made->job_count = 0;
-    made->event = made->later = NULL;
+    made->after.event = made->later.event = NULL;
     made->outcome = NULL;
     made->protocol = "";
     made->traced = leati_traced() ? leati_span_id() : 0;
@@ -147,7 +173,7 @@ leat_status leati_ticket_start(leat_device *device, struct leati_plan *plans, un
         made->durable = plans[i].transfer.shape == LEATI_SHAPE_FILE && plans[i].transfer.file.detached;
         if (!made->durable)
             made->bytes += plans[i].transfer.bytes;
-        plans[i].transfer.deadline_ns = deadline_of(options);
+        plans[i].transfer.deadline_ns = deadline_ns;
         status = submit(&plans[i], made);
         if (status == LEAT_OK)
             made->protocol = protocol_of(&plans[i], made->protocol);
@@ -180,25 +206,25 @@ leat_status leat_copy_start(leat_stream *stream, void *dst, const void *src, siz
                : leati_fail_in(status, "leat_copy_start of %zu bytes on %s", bytes, stream->device->name);
 }
 
-/* Returns LEAT_OK if an event of a ticket was reached, or is NULL. If it does not exist any more, it was reached,
- * because the device was closed, and closing waits for all work. */
-static leat_status event_reached(leat_event *event)
+/* Returns LEAT_OK if an event of a ticket was reached, or there is none. If it does not exist any more, it was
+ * reached, because the device was closed, and closing waits for all work. */
+static leat_status event_reached(const struct own_event *own)
 {
     leat_status status;
 
-    if (!event)
+    if (!own->event || !is_there(own))
         return LEAT_OK;
-    status = leat_event_query(event);
+    status = leat_event_query(own->event);
     return status == LEAT_ERROR_HANDLE ? LEAT_OK : status;
 }
 
-static leat_status wait_for_event(leat_event *event, uint64_t end_ns)
+static leat_status wait_for_event(const struct own_event *own, uint64_t end_ns)
 {
     struct timespec pause = {.tv_nsec = 20000};
     uint64_t start = leati_clock_ns();
 
     for (;;) {
-        leat_status status = event_reached(event);
+        leat_status status = event_reached(own);
         uint64_t now = leati_clock_ns();
 
         if (status != LEAT_NOT_READY || now >= end_ns)
@@ -240,14 +266,14 @@ static leat_status wait_for_jobs(const leat_ticket *ticket, leat_copy_point poin
     for (unsigned i = 0; i < ticket->job_count; i++)
         LEATI_TRY(leati_job_wait(ticket->jobs[i], ticket->device, point, end_ns));
     if (point == LEAT_COPY_POINT_DONE)
-        LEATI_TRY(wait_for_event(ticket->later, end_ns));
+        LEATI_TRY(wait_for_event(&ticket->later, end_ns));
     return result_of(ticket);
 }
 
 static leat_status wait_for_events(const leat_ticket *ticket, leat_copy_point point, uint64_t end_ns)
 {
-    LEATI_TRY(wait_for_event(ticket->event, end_ns));
-    return point == LEAT_COPY_POINT_DONE ? wait_for_event(ticket->later, end_ns) : LEAT_OK;
+    LEATI_TRY(wait_for_event(&ticket->after, end_ns));
+    return point == LEAT_COPY_POINT_DONE ? wait_for_event(&ticket->later, end_ns) : LEAT_OK;
 }
 
 static void add_jobs(const leat_ticket *ticket, leat_ticket_info *info)
@@ -305,13 +331,13 @@ leat_status leat_ticket_get_info(leat_ticket *ticket, leat_ticket_info *info)
     if (ticket->job_count) {
         add_jobs(ticket, &filled);
     } else {
-        status = event_reached(ticket->event);
+        status = event_reached(&ticket->after);
         filled.done = status == LEAT_OK;
         filled.staged = filled.done || ticket->staged;
         filled.arrived_bytes = filled.done ? ticket->bytes : 0;
         filled.status = status < LEAT_OK ? status : LEAT_OK;
     }
-    status = event_reached(ticket->later);
+    status = event_reached(&ticket->later);
     filled.done = filled.done && status == LEAT_OK;
     if (filled.status == LEAT_OK && status < LEAT_OK)
         filled.status = status;
@@ -357,7 +383,7 @@ leat_status leat_ticket_report(leat_ticket *ticket, leat_stream *stream)
 
 leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream)
 {
-    leat_event *event = NULL;
+    struct own_event later = {.event = NULL};
     leat_status status;
 
     LEATI_TRY(leati_check_permitted("leat_ticket_extend"));
@@ -367,15 +393,15 @@ leat_status leat_ticket_extend(leat_ticket *ticket, leat_stream *stream)
         return leati_fail(LEAT_ERROR_INVALID,
                           "leat_ticket_extend: the stream is of %s, the copy of another device; use the copy's stream",
                           stream->device->name);
-    status = leat_event_create(ticket->device, &event);
+    status = create_event(ticket->device, &later);
     if (status == LEAT_OK)
-        status = leat_event_record(stream, event);
+        status = leat_event_record(stream, later.event);
     if (status != LEAT_OK) {
-        (void)LEATI_QUIETLY(leat_event_destroy(event));
+        destroy_event(&later);
         return leati_fail_in(status, "leat_ticket_extend");
     }
-    (void)LEATI_QUIETLY(leat_event_destroy(ticket->later));
-    ticket->later = event;
+    destroy_event(&ticket->later);
+    ticket->later = later;
     return LEAT_OK;
 }
 
@@ -387,8 +413,8 @@ leat_status leat_ticket_destroy(leat_ticket *ticket)
         return check_ticket("leat_ticket_destroy", ticket);
     release_jobs(ticket);
     leati_outcome_release(ticket->outcome);
-    (void)leat_event_destroy(ticket->event); /* NULL does nothing */
-    (void)leat_event_destroy(ticket->later);
+    destroy_event(&ticket->after);
+    destroy_event(&ticket->later);
     leati_handle_free(&ticket_handles, ticket);
     return LEAT_OK;
 }

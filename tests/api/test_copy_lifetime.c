@@ -236,13 +236,114 @@ static void a_device_is_closed_with_copies_under_way(void **state)
     free(out);
 }
 
+struct waiter {
+    leat_ticket *ticket;
+    leat_status status;
+};
+
+static void *wait_for_ticket(void *argument)
+{
+    struct waiter *waiter = argument;
+
+    waiter->status = leat_ticket_wait(waiter->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
+    return NULL;
+}
+
+static void *close_device(void *argument)
+{
+    OK(leat_device_close(argument));
+    return NULL;
+}
+
+/* The device is closed while a thread waits for a ticket. The close makes the copy, so the wait must succeed. */
+static void a_ticket_is_waited_for_while_its_device_closes(void **state)
+{
+    size_t bytes = 16 * MIB;
+    unsigned char *in = test_buffer(bytes), *out = test_buffer(bytes);
+
+    (void)state;
+    test_pattern(in, bytes, 90);
+    for (int is_out = 0; is_out < 2; is_out++) {
+        leat_device *device = test_open();
+        struct waiter waiter;
+        pthread_t threads[2];
+        struct test_gate *gate;
+        leat_stream *stream;
+        void *memory;
+
+        OK(leat_stream_create(device, &stream));
+        OK(leat_alloc(stream, bytes, &memory));
+        OK(leat_copy_sync(stream, memory, in, bytes));
+        OK(leat_stream_synchronize(stream));
+        memset(out, 0, bytes);
+        gate = test_gate_close(stream);
+        waiter.ticket =
+            is_out ? test_copy_start(stream, out, memory, bytes) : test_copy_start(stream, memory, in, bytes);
+        assert_int_equal(pthread_create(&threads[0], NULL, wait_for_ticket, &waiter), 0);
+        assert_int_equal(pthread_create(&threads[1], NULL, close_device, device), 0);
+        test_sleep_us(50000);
+        test_gate_open(gate);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(waiter.status, LEAT_OK);
+        if (is_out)
+            EXPECT_PATTERN(out, bytes, 90);
+        OK(leat_ticket_destroy(waiter.ticket));
+    }
+    free(in);
+    free(out);
+}
+
+static void do_nothing(void *argument)
+{
+    (void)argument;
+}
+
+/* A stream ends behind long copies, which share rings. The next stream may have its address, but is not ordered
+ * behind it. The host function keeps the next copy from being staged early, so its stream writes a flag at once. */
+static void a_new_stream_has_rings_of_its_own(void **state)
+{
+    struct test_state *t = *state;
+    /* More than a ring has: 32 MiB by default, 1 MiB where the CPU device is tested with rings. */
+    const size_t bytes = (test_on_cpu() ? 3 * MIB : 34 * MIB) + 4321;
+    unsigned char *in = test_buffer(3 * bytes), *out = test_buffer(3 * bytes);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 3 * bytes);
+
+    test_pattern(in, 3 * bytes, 8);
+    for (int round = 0; round < 3; round++) {
+        leat_stream *first, *next;
+
+        OK(leat_fill(t->stream, memory, 0, 3 * bytes));
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_stream_create(t->device, &first));
+        for (int i = 0; i < (test_on_cpu() ? 40 : 200); i++)
+            OK(leat_fill(first, memory, 0, 2 * bytes));
+        for (size_t i = 0; i < 2; i++)
+            OK(leat_copy(first, memory + i * bytes, in + i * bytes, bytes));
+        OK(leat_stream_destroy(first));
+        OK(leat_stream_create(t->device, &next));
+        OK(leat_launch_host(next, do_nothing, NULL));
+        OK(leat_copy(next, memory + 2 * bytes, in + 2 * bytes, bytes));
+        OK(leat_device_synchronize(t->device));
+        OK(leat_copy(next, out, memory, 3 * bytes));
+        OK(leat_stream_synchronize(next));
+        EXPECT_PATTERN(out, 3 * bytes, 8);
+        OK(leat_stream_destroy(next));
+    }
+    OK(leat_memory_free(memory));
+    free(in);
+    free(out);
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_block_may_be_freed_behind_a_copy),
     STATE_TEST(a_block_freed_behind_a_copy_in_is_left_alone),
     STATE_TEST(copy_sync_waits_for_pageable_memory_only),
     STATE_TEST(a_stream_is_destroyed_with_copies_under_way),
     STATE_TEST(the_device_is_synchronized_after_its_stream_has_ended),
+    STATE_TEST(a_new_stream_has_rings_of_its_own),
     cmocka_unit_test(a_device_is_closed_with_copies_under_way),
+    cmocka_unit_test(a_ticket_is_waited_for_while_its_device_closes),
 };
 
 TEST_MAIN(tests)

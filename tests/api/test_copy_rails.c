@@ -127,12 +127,42 @@ static void a_ticket_knows_the_end(void **state)
 
     OK(leat_copy_set_rails(t->device, &room.other, 1));
     test_pattern(room.pageable, BYTES, 6);
-    ticket = test_copy_start(t->stream, room.memory, room.pageable, BYTES);
-    OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
-    memset(room.pageable, 0, BYTES);
+    memcpy(room.pinned, room.pageable, BYTES);
+    for (int pageable = 0; pageable < 2; pageable++) {
+        unsigned char *from = pageable ? room.pageable : room.pinned;
+
+        ticket = test_copy_start(t->stream, room.memory, from, BYTES);
+        OK(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER));
+        memset(from, 0, BYTES);
+        OK(leat_ticket_destroy(ticket));
+        OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
+        EXPECT_PATTERN(room.seen, BYTES, 6);
+        memset(room.seen, 0, BYTES);
+        OK(leat_copy_sync(t->stream, room.memory, room.seen, BYTES));
+    }
+    end_room(&room);
+}
+
+/* A copy of pageable memory with a deadline that has passed must not count as made. */
+static void a_ticket_tells_a_deadline(void **state)
+{
+    leat_copy_options options = {.size = sizeof options, .deadline_ns = 1};
+    struct test_state *t = *state;
+    struct room room = make_room(t->device);
+    leat_ticket *ticket;
+    leat_status status;
+
+    OK(leat_copy_set_rails(t->device, &room.other, 1));
+    test_pattern(room.pageable, BYTES, 7);
+    OK(leat_copy_start(t->stream, room.memory, room.pageable, BYTES, &options, &ticket));
+    status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
+    if (status != LEAT_ERROR_DEADLINE) {
+        OK(status);
+        OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
+        EXPECT_PATTERN(room.seen, BYTES, 7);
+    }
     OK(leat_ticket_destroy(ticket));
-    OK(leat_copy_sync(t->stream, room.seen, room.memory, BYTES));
-    EXPECT_PATTERN(room.seen, BYTES, 6);
+    (void)leat_stream_synchronize(t->stream);
     end_room(&room);
 }
 
@@ -187,9 +217,13 @@ static void wrong_helpers(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(all_bytes_arrive),           STATE_TEST(the_order_of_the_stream_is_kept),
-    STATE_TEST(held_copies_hold_nobody_up), STATE_TEST(a_ticket_knows_the_end),
-    STATE_TEST(devices_close_in_any_order), STATE_TEST(wrong_helpers),
+    STATE_TEST(all_bytes_arrive),
+    STATE_TEST(the_order_of_the_stream_is_kept),
+    STATE_TEST(held_copies_hold_nobody_up),
+    STATE_TEST(a_ticket_knows_the_end),
+    STATE_TEST(a_ticket_tells_a_deadline),
+    STATE_TEST(devices_close_in_any_order),
+    STATE_TEST(wrong_helpers),
 };
 
 TEST_MAIN(tests)

@@ -425,6 +425,52 @@ static void an_extended_ticket_outlives_its_device(void **state)
     free(dst);
 }
 
+/* Closing a device destroys the events of its tickets, and new events may get their handles. Such a ticket must
+ * neither ask nor destroy the new events. */
+static void a_ticket_leaves_later_events_alone(void **state)
+{
+    /* A handle is used again only after 4096 more were freed. */
+    enum { TICKETS = 8, EVENTS = 1024, FREED = 4096 + EVENTS };
+    static leat_event *events[FREED];
+    struct test_state *t = *state;
+    leat_device *device = test_open_other();
+    leat_ticket *tickets[TICKETS];
+    void *pinned, *memory;
+    struct test_gate *gate;
+    leat_stream *stream;
+
+    if (!device)
+        SKIP_OTHER("there is no second device");
+    OK(leat_stream_create(device, &stream));
+    pinned = test_alloc(device, LEAT_KIND_PINNED, MIB);
+    memory = test_alloc(device, LEAT_KIND_DEVICE, MIB);
+    for (int i = 0; i < TICKETS; i++) {
+        tickets[i] = test_copy_start(stream, memory, pinned, MIB);
+        OK(leat_ticket_extend(tickets[i], stream));
+    }
+    OK(leat_device_close(device));
+    for (int i = 0; i < FREED; i++)
+        OK(leat_event_create(t->device, &events[i]));
+    for (int i = 0; i < FREED; i++)
+        OK(leat_event_destroy(events[i]));
+    gate = test_gate_close(t->stream);
+    for (int i = 0; i < EVENTS; i++) {
+        OK(leat_event_create(t->device, &events[i]));
+        OK(leat_event_record(t->stream, events[i]));
+    }
+    for (int i = 0; i < TICKETS; i++) {
+        OK(leat_ticket_wait(tickets[i], LEAT_COPY_POINT_DONE, 0));
+        assert_true(test_ticket_info(tickets[i]).done);
+        OK(leat_ticket_destroy(tickets[i]));
+    }
+    for (int i = 0; i < EVENTS; i++)
+        assert_int_equal(leat_event_query(events[i]), LEAT_NOT_READY);
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    for (int i = 0; i < EVENTS; i++)
+        OK(leat_event_destroy(events[i]));
+}
+
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_ticket_tells_how_far_its_copy_is),
     STATE_TEST(tickets_of_memory_that_is_not_pageable),
@@ -438,6 +484,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(an_extended_ticket_waits_for_later_work),
     STATE_TEST(an_extended_ticket_keeps_its_failure),
     STATE_TEST(an_extended_ticket_outlives_its_device),
+    STATE_TEST(a_ticket_leaves_later_events_alone),
 };
 
 TEST_MAIN(tests)

@@ -281,6 +281,38 @@ static void a_rename_that_fails_is_told(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+/* A file of this name that another program makes while the commit is on its way. */
+static void an_existing_file_is_kept(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = path_of("kept");
+    unsigned char *content, *memory = make_content(t, &content);
+
+    for (int exists = 0; exists < 2; exists++) {
+        leat_file *file = open_file(path, WRITE | LEAT_FILE_KEEP);
+        struct test_gate *gate = test_gate_close(t->stream);
+
+        OK(leat_file_write(t->stream, file, 0, memory, BYTES));
+        OK(leat_file_commit(t->stream, file));
+        if (exists)
+            write_old(path);
+        test_gate_open(gate);
+        if (exists)
+            REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_FILE, strerror(EEXIST));
+        else
+            OK(leat_stream_synchronize(t->stream));
+        OK(leat_file_close(file));
+        if (exists)
+            expect_content(path, "old", 3);
+        else
+            expect_content(path, content, BYTES);
+        assert_int_equal(count_names(), 1);
+        assert_int_equal(unlink(path), 0);
+    }
+    OK(leat_memory_free(memory));
+    free(content);
+}
+
 static void wrong_commits_are_refused(void **state)
 {
     struct test_state *t = *state;
@@ -289,6 +321,8 @@ static void wrong_commits_are_refused(void **state)
 
     write_old(path_of("plain"));
     REFUSED(leat_file_open(path_of("x"), LEAT_FILE_READ | LEAT_FILE_TEMPORARY, &file), LEAT_ERROR_INVALID,
+            "LEAT_FILE_TEMPORARY");
+    REFUSED(leat_file_open(path_of("x"), LEAT_FILE_WRITE | LEAT_FILE_KEEP, &file), LEAT_ERROR_INVALID,
             "LEAT_FILE_TEMPORARY");
     REFUSED(leat_file_open(folder, WRITE, &file), LEAT_ERROR_FILE, "not a regular file");
     REFUSED(leat_file_open("/", WRITE, &file), LEAT_ERROR_FILE, "not a regular file");
@@ -313,10 +347,15 @@ static void wrong_commits_are_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(a_file_gets_its_name_at_the_end),   STATE_TEST(nothing_stays_without_a_commit),
-    STATE_TEST(the_folder_is_that_of_the_opening), STATE_TEST(a_ticket_tells_when_it_is_durable),
-    STATE_TEST(a_commit_can_be_cancelled),         cmocka_unit_test(a_device_that_closes_commits),
-    STATE_TEST(a_file_with_a_hole_gets_no_name),   STATE_TEST(a_rename_that_fails_is_told),
+    STATE_TEST(a_file_gets_its_name_at_the_end),
+    STATE_TEST(nothing_stays_without_a_commit),
+    STATE_TEST(an_existing_file_is_kept),
+    STATE_TEST(the_folder_is_that_of_the_opening),
+    STATE_TEST(a_ticket_tells_when_it_is_durable),
+    STATE_TEST(a_commit_can_be_cancelled),
+    cmocka_unit_test(a_device_that_closes_commits),
+    STATE_TEST(a_file_with_a_hole_gets_no_name),
+    STATE_TEST(a_rename_that_fails_is_told),
     STATE_TEST(wrong_commits_are_refused),
 };
 

@@ -5,7 +5,7 @@
  * On the CPU device the workers call the storage with device memory. With LEAT_COPY_STAGE=1 or LEAT_STRICT=1 they use
  * the staging ring as for a GPU.
  */
-#include "harness.h"
+#include "test_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -39,6 +39,7 @@ struct tap {
     leat_status failure;
     atomic_int releases;
     atomic_int stops;
+    pthread_t mover; /* the thread of the last move() */
 };
 
 static size_t tap_move(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status)
@@ -57,6 +58,7 @@ static size_t tap_move(void *object, uint64_t offset, void *memory, size_t bytes
         *status = tap->failure;
     }
     memcpy(tap->write ? tap->bytes + offset : memory, tap->write ? memory : tap->bytes + offset, some);
+    tap->mover = pthread_self();
     tap->moved += some;
     if (some < bytes)
         atomic_fetch_add(&tap->waits, 1);
@@ -96,6 +98,15 @@ static const leat_storage_ops tap_ops = {.size = sizeof tap_ops,
                                          .describe = tap_describe,
                                          .release = tap_release,
                                          .stop = tap_stop};
+
+/* Small copies are moved on the thread of a call. */
+static const leat_storage_ops here_ops = {.size = sizeof here_ops,
+                                          .move = tap_move,
+                                          .ready = tap_ready,
+                                          .describe = tap_describe,
+                                          .release = tap_release,
+                                          .stop = tap_stop,
+                                          .here_bytes = 64 * KIB};
 
 static void let(struct tap *tap, size_t bytes)
 {
@@ -396,6 +407,276 @@ static void waiting_storages_hold_nothing_up(void **state)
     free(out);
 }
 
+/* ---- copies on the thread of a call ---- */
+
+static leat_ticket *start_here(struct test_state *t, struct tap *tap, void *memory, size_t bytes)
+{
+    leat_ticket *ticket = NULL;
+
+    if (tap->write)
+        OK(leat_storage_write_start(t->stream, &here_ops, tap, memory, bytes, NULL, &ticket));
+    else
+        OK(leat_storage_read_start(t->stream, memory, &here_ops, tap, bytes, NULL, &ticket));
+    return ticket;
+}
+
+static bool was_moved_here(const struct tap *tap, size_t bytes)
+{
+    return atomic_load(&tap->moved) == bytes && pthread_equal(tap->mover, pthread_self());
+}
+
+/* On an idle stream the call itself reads what is there, and writes what is in host memory. */
+static void small_copies_are_moved_by_the_call(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *bytes = test_buffer(64 * KIB), *out = test_buffer(64 * KIB);
+
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], 64 * KIB);
+
+        for (size_t size = 1; size <= 64 * KIB; size = size * 8 - 1) {
+            struct tap from = {.bytes = bytes, .let = size}, to = {.bytes = out, .write = true, .let = size};
+            leat_ticket *ticket;
+
+            test_pattern(bytes, size, size);
+            memset(out, 0xee, size);
+            if (kinds[k] == LEAT_KIND_PAGEABLE)
+                memset(memory, 0xdd, size);
+            OK(leat_stream_synchronize(t->stream));
+            ticket = start_here(t, &from, memory, size);
+            assert_true(was_moved_here(&from, size));
+            finish(ticket, LEAT_OK);
+            expect_released(&from);
+            OK(leat_stream_synchronize(t->stream));
+            ticket = start_here(t, &to, memory, size);
+            if (kinds[k] == LEAT_KIND_PAGEABLE)
+                assert_true(was_moved_here(&to, size));
+            finish(ticket, LEAT_OK);
+            expect_released(&to);
+            EXPECT_PATTERN(out, size, size);
+        }
+        end_memory(kinds[k], memory);
+    }
+    free(bytes);
+    free(out);
+}
+
+/* A call on a stream with earlier work moves nothing that this work uses. */
+static void small_copies_come_after_earlier_work(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *bytes = test_buffer(64 * KIB), *other = test_buffer(64 * KIB);
+
+    for (size_t k = 0; k < KINDS; k++) {
+        unsigned char *memory = make_memory(t, kinds[k], 64 * KIB);
+
+        for (int round = 0; round < 10; round++) {
+            struct tap to = {.bytes = other, .write = true, .let = 5000}, from = {.bytes = bytes, .let = 5000};
+            leat_ticket *written, *read;
+            struct test_gate *gate;
+
+            memset(bytes, 3, 5000);
+            memset(other, 2, 5000);
+            OK(leat_copy_sync(t->stream, memory, bytes, 5000));
+            gate = test_gate_close(t->stream);
+            OK(leat_copy(t->stream, memory, other, 5000));
+            memset(bytes, 4, 5000);
+            written = start_here(t, &to, memory, 5000);
+            read = start_here(t, &from, memory, 5000);
+            leat_storage_work();
+            test_expect_held(t->stream, gate, __FILE__, __LINE__);
+            assert_int_equal(atomic_load(&to.moved), 0);
+            if (kinds[k] == LEAT_KIND_PAGEABLE)
+                EXPECT_BYTES(memory, 5000, 3);
+            test_gate_open(gate);
+            finish(written, LEAT_OK);
+            finish(read, LEAT_OK);
+            EXPECT_BYTES(other, 5000, 2);
+            OK(leat_copy_sync(t->stream, other, memory, 5000));
+            EXPECT_BYTES(other, 5000, 4);
+            expect_released(&to);
+            expect_released(&from);
+        }
+        end_memory(kinds[k], memory);
+    }
+    free(bytes);
+    free(other);
+}
+
+/* A pool that scrubs clears a new block on its stream. Bytes that come into the block must not be cleared. */
+static void small_copies_come_after_scrubbing(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char source[4000], out[4000];
+
+    for (int kind = 0; kind < 2; kind++) {
+        leat_pool *pool =
+            POOL(t->device, .name = "scrubbed", .scrub = 1, .kind = kind ? LEAT_KIND_PINNED : LEAT_KIND_DEVICE);
+
+        for (unsigned round = 0; round < 20; round++) {
+            struct tap tap = {.bytes = source, .let = sizeof source};
+            unsigned char *block;
+
+            test_pattern(source, sizeof source, round);
+            OK(leat_stream_synchronize(t->stream));
+            block = test_block(pool, t->stream, 32 * MIB);
+            finish(start_here(t, &tap, block, sizeof source), LEAT_OK);
+            expect_released(&tap);
+            OK(leat_copy_sync(t->stream, out, block, sizeof out));
+            EXPECT_PATTERN(out, sizeof out, round);
+            OK(leat_free(t->stream, block));
+        }
+        OK(leat_pool_destroy(pool));
+    }
+}
+
+/* leat_storage_work() moves small copies on its own thread, and wakes leat's threads for the others. */
+static void work_moves_small_copies(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *source = test_buffer(MIB), *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MIB);
+    const size_t sizes_here[] = {4000, 64 * KIB, 64 * KIB + 1, 4000};
+
+    for (int i = 0; i < 4; i++) {
+        size_t bytes = sizes_here[i];
+        struct tap tap = {.bytes = source};
+        leat_ticket *ticket;
+
+        OK(leat_stream_synchronize(t->stream));
+        ticket = i < 3 ? start_here(t, &tap, memory, bytes) : read_start(t, memory, &tap, bytes, 0);
+        test_sleep_us(50000); /* so that leat's threads sleep */
+        leat_storage_work();
+        assert_int_equal(atomic_load(&tap.moved), 0);
+        atomic_store(&tap.let, bytes);
+        leat_storage_work();
+        if (i < 2)
+            assert_true(was_moved_here(&tap, bytes));
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, UINT64_C(30000000000)), LEAT_OK);
+        OK(leat_ticket_destroy(ticket));
+        expect_released(&tap);
+        assert_int_equal(was_moved_here(&tap, bytes), i < 2);
+    }
+    OK(leat_memory_free(memory));
+    free(source);
+}
+
+/* Moves what there is, and then has the rest before it returns. */
+static size_t move_and_get_more(void *object, uint64_t offset, void *memory, size_t bytes, leat_status *status)
+{
+    struct tap *tap = object;
+    size_t moved = tap_move(object, offset, memory, bytes, status);
+
+    if (atomic_load(&tap->let) < 100) {
+        let(tap, 100);
+        test_sleep_us(20000); /* so that the thread that was woken has seen that the copy is in work, and sleeps */
+    }
+    return moved;
+}
+
+/* The rest of a small copy comes while a thread moves the first part that is not one of leat's workers: the call,
+ * leat_storage_work(), or on the CPU device the thread of the stream. */
+static void the_rest_of_a_small_copy_is_not_forgotten(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char bytes[100], memory[100];
+    leat_storage_ops ops = here_ops;
+
+    ops.move = move_and_get_more;
+    for (int by = 0; by < 3; by++) {
+        struct tap tap = {.bytes = bytes, .write = by == 2, .let = by == 1 ? 0 : 50};
+        struct test_gate *gate = NULL;
+        leat_ticket *ticket;
+
+        memset(bytes, by, 100);
+        memset(memory, by + 10, 100);
+        OK(leat_stream_synchronize(t->stream));
+        if (by == 2)
+            gate = test_gate_close(t->stream);
+        if (tap.write)
+            OK(leat_storage_write_start(t->stream, &ops, &tap, memory, 100, NULL, &ticket));
+        else
+            OK(leat_storage_read_start(t->stream, memory, &ops, &tap, 100, NULL, &ticket));
+        test_sleep_us(20000);
+        if (by == 1) {
+            atomic_store(&tap.let, 50);
+            leat_storage_work();
+        }
+        if (gate)
+            test_gate_open(gate);
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, UINT64_C(30000000000)), LEAT_OK);
+        OK(leat_ticket_destroy(ticket));
+        expect_released(&tap);
+        assert_memory_equal(memory, bytes, 100);
+    }
+}
+
+/* A storage that fails in the call. The call succeeds, and the failure is told as always. */
+static void small_copies_tell_failures(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *source = test_buffer(64 * KIB), *memory = test_buffer(64 * KIB);
+
+    for (int i = 0; i < 4; i++) {
+        struct tap tap = {.bytes = source, .write = i % 2, .let = 64 * KIB, .fails_at = 1000, .failure = LEAT_ERROR_LINK};
+        leat_ticket *ticket = start_here(t, &tap, memory, 2000);
+
+        REFUSED(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER), LEAT_ERROR_LINK, "the tap broke at 1000");
+        REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_LINK, "the tap broke at 1000");
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_ticket_destroy(ticket));
+        finish(start_here(t, &(struct tap){.bytes = source, .let = 1}, memory, 1), LEAT_OK);
+        expect_stopped(&tap);
+    }
+    free(memory);
+    free(source);
+}
+
+/* A storage that becomes ready just after ready() has said for the looks-th time that it is not. */
+struct late_tap {
+    struct tap tap;
+    pthread_t maker; /* the thread whose looks count */
+    int looks;
+};
+
+static int late_ready(const void *object)
+{
+    struct late_tap *late = (struct late_tap *)(uintptr_t)object;
+    int ready = tap_ready(&late->tap);
+
+    if (!ready && pthread_equal(late->maker, pthread_self()) && --late->looks == 0) {
+        let(&late->tap, 100);
+        test_sleep_us(20000); /* so that the thread that was woken sleeps again */
+    }
+    return ready;
+}
+
+/* A storage becomes ready while the call hands its copy over to the threads: none is forgotten. */
+static void small_copies_are_not_forgotten(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char bytes[100], memory[100] = {0};
+    leat_storage_ops ops = here_ops;
+    int seen = 0;
+
+    ops.ready = late_ready;
+    for (int looks = 1; looks <= 5; looks++) {
+        struct late_tap late = {.tap.bytes = bytes, .maker = pthread_self(), .looks = looks};
+        leat_ticket *ticket;
+
+        memset(bytes, looks, 100);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_storage_read_start(t->stream, memory, &ops, &late, 100, NULL, &ticket));
+        seen += late.looks <= 0;
+        if (late.looks > 0)
+            let(&late.tap, 100); /* the call did not look so often */
+        assert_int_equal(leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, UINT64_C(30000000000)), LEAT_OK);
+        assert_memory_equal(memory, bytes, 100);
+        OK(leat_ticket_destroy(ticket));
+        expect_released(&late.tap);
+    }
+    assert_true(seen >= 2);
+}
+
 /* ---- the end of copies ---- */
 
 static void copies_that_wait_are_stopped(void **state)
@@ -535,6 +816,13 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_read_comes_after_earlier_work),
     STATE_TEST(storages_take_turns),
     STATE_TEST(waiting_storages_hold_nothing_up),
+    STATE_TEST(small_copies_are_moved_by_the_call),
+    STATE_TEST(small_copies_come_after_earlier_work),
+    STATE_TEST(small_copies_come_after_scrubbing),
+    STATE_TEST(work_moves_small_copies),
+    STATE_TEST(the_rest_of_a_small_copy_is_not_forgotten),
+    STATE_TEST(small_copies_tell_failures),
+    STATE_TEST(small_copies_are_not_forgotten),
     STATE_TEST(copies_that_wait_are_stopped),
     STATE_TEST(failures_are_told),
     STATE_TEST(closing_a_device_stops_its_copies),

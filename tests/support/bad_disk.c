@@ -33,7 +33,8 @@ enum { RULES_MOST = 16, PARTS_MOST = 1024, CACHESTAT_NUMBER = 451 };
 
 static const char *const call_names[BAD_DISK_CALLS] = {
     "open",  "open-direct",  "open-tmpfile", "stat",      "statx", "truncate", "read",  "read-direct",
-    "write", "write-direct", "nowait",       "cachestat", "fsync", "link",     "rename"};
+    "write", "write-direct", "nowait",       "cachestat", "fsync", "link",     "rename",
+    "rename-keep"};
 
 static const struct {
     const char *name;
@@ -253,6 +254,7 @@ REAL(syscall)
 REAL(fsync)
 REAL(linkat)
 REAL(renameat)
+REAL(renameat2)
 
 static enum bad_disk_call open_call(int flags)
 {
@@ -317,6 +319,11 @@ EXPORTED int linkat(int from_folder, const char *from, int to_folder, const char
 EXPORTED int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
     return fails(BAD_DISK_RENAME) ? -1 : real_renameat()(from_folder, from, to_folder, to);
+}
+
+EXPORTED int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    return fails(BAD_DISK_RENAME_KEEP) ? -1 : real_renameat2()(from_folder, from, to_folder, to, flags);
 }
 
 /* Takes six arguments, as the C library's function does, also where the caller has passed fewer; those that the

@@ -28,6 +28,7 @@ enum bad_disk_call {
     BAD_DISK_SYNC,      /* fsync() */
     BAD_DISK_LINK,      /* linkat() */
     BAD_DISK_RENAME,    /* renameat() */
+    BAD_DISK_RENAME_KEEP, /* renameat2() */
     BAD_DISK_CALLS
 };
 

@@ -680,6 +680,118 @@ static void one_of_two_tells(void **state)
     assert_false(pair.late);
 }
 
+/* ---- memory that is registered in part ---- */
+
+/* The source begins in pageable memory and ends in registered memory, which an earlier DMA of the stream writes.
+ * The copy must not read the source before that. */
+static void a_source_that_is_registered_in_part_is_read_in_order(void **state)
+{
+    static const size_t sizes[] = {32 * KIB, MIB, STAGED_BYTES};
+    struct test_state *t = *state;
+    unsigned char *from = mmap(NULL, STAGED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct room room = make_room(t->device, STAGED_BYTES);
+
+    assert_true(from != MAP_FAILED);
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+        size_t bytes = sizes[i / 2], half = bytes / 2;
+        bool batch = i % 2;
+        struct test_gate *gate;
+
+        OK(leat_register(t->device, from + half, half));
+        test_pattern(room.in, bytes, 60 + i);
+        OK(leat_copy_sync(t->stream, room.memory, room.in, bytes));
+        OK(leat_stream_synchronize(t->stream));
+        memcpy(from, room.in, half);
+        memset(from + half, 0, half);
+        gate = held_close(t->stream->native);
+        OK(leat_copy(t->stream, from + half, room.memory + half, half));
+        if (batch) {
+            leat_copy_op ops[33];
+
+            /* The last source is registered in part. */
+            for (size_t k = 0; k < 32; k++)
+                ops[k] = (leat_copy_op){room.memory + k * (half / 64), from + k * (half / 64), half / 128};
+            ops[32] = (leat_copy_op){room.memory + half - 512, from + half - 512, 1024};
+            OK(leat_copy_batch(t->stream, ops, 33));
+        } else {
+            OK(leat_copy(t->stream, room.memory, from, bytes));
+        }
+        held_moment();
+        test_gate_open(gate);
+        OK(leat_stream_synchronize(t->stream));
+        OK(leat_copy_sync(t->stream, room.out, room.memory, bytes));
+        EXPECT_PATTERN(room.out, bytes, 60 + i);
+        OK(leat_unregister(from + half));
+    }
+    assert_int_equal(munmap(from, STAGED_BYTES), 0);
+    end_room(&room);
+}
+
+/* ---- device memory from outside leat ---- */
+
+/* Device memory that leat does not know: programs use the address hidden, which host threads cannot access, and
+ * kernels use shown. */
+static struct {
+    unsigned char *hidden, *shown;
+    size_t bytes;
+    const struct leati_driver_ops *below;
+    void *device;
+} foreign;
+
+static leat_status query_foreign(struct leati_driver *driver, const void *ptr, struct leati_pointer_info *info)
+{
+    if ((uintptr_t)ptr - (uintptr_t)foreign.hidden >= foreign.bytes)
+        return foreign.below->pointer_query(driver, ptr, info);
+    *info = (struct leati_pointer_info){.kind = LEAT_KIND_DEVICE,
+                                        .device = foreign.device,
+                                        .base = (uintptr_t)foreign.hidden,
+                                        .bytes = foreign.bytes,
+                                        .device_pointer =
+                                            foreign.shown + ((const unsigned char *)ptr - foreign.hidden)};
+    return LEAT_OK;
+}
+
+/* A batch on an idle stream assumes that sources which leat does not know are pageable. If such a source is device
+ * memory, and the destination is pageable, leat must ask the drivers. */
+static void a_batch_asks_about_foreign_memory(void **state)
+{
+    enum { OPS = 32, OP_BYTES = 4096, STEP = 2 * OP_BYTES };
+    struct test_state *t = *state;
+    const struct leati_driver_ops *before = held_driver->ops;
+    static struct leati_driver_ops changed;
+    unsigned char *out = test_buffer(OPS * STEP), *in = test_buffer(MIB);
+    void *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MIB);
+    leat_copy_op ops[OPS];
+
+    foreign.bytes = OPS * STEP;
+    foreign.hidden = mmap(NULL, foreign.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(foreign.hidden != MAP_FAILED);
+    foreign.shown = test_buffer(foreign.bytes);
+    foreign.below = before;
+    foreign.device = t->device->native;
+    changed = *before;
+    changed.pointer_query = query_foreign;
+    held_driver->ops = &changed;
+    test_pattern(foreign.shown, foreign.bytes, 71);
+    /* This makes the stager. */
+    OK(leat_copy_sync(t->stream, memory, in, MIB));
+    OK(leat_stream_synchronize(t->stream));
+    for (int i = 0; i < OPS; i++)
+        ops[i] = (leat_copy_op){.dst = out + i * STEP, .src = foreign.hidden + i * STEP, .bytes = OP_BYTES};
+    memset(out, 0, OPS * STEP);
+    test_let_leat_catch_faults();
+    OK(leat_copy_batch(t->stream, ops, OPS));
+    OK(leat_stream_synchronize(t->stream));
+    for (size_t i = 0; i < OPS; i++)
+        assert_memory_equal(out + i * STEP, foreign.shown + i * STEP, OP_BYTES);
+    held_driver->ops = before;
+    assert_int_equal(munmap(foreign.hidden, foreign.bytes), 0);
+    free(foreign.shown);
+    OK(leat_memory_free(memory));
+    free(out);
+    free(in);
+}
+
 static const struct CMUnitTest tests[] = {
     HELD_TEST(short_copies_keep_their_place_in_the_ring),
     HELD_TEST(two_threads_fill_one_ring),
@@ -699,6 +811,8 @@ static const struct CMUnitTest tests[] = {
     HELD_TEST(flags_that_were_tried_are_kept),
     HELD_TEST(failures_are_told_first),
     HELD_TEST(one_of_two_tells),
+    HELD_TEST(a_source_that_is_registered_in_part_is_read_in_order),
+    HELD_TEST(a_batch_asks_about_foreign_memory),
 };
 
 int main(void)

@@ -5,8 +5,11 @@
  */
 #include "copy_waits.h"
 
+#include "copy/plan.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- copies over several links ---- */
 
@@ -230,11 +233,188 @@ static void rails_that_end_are_waited_for(void **state)
     end_links(&links);
 }
 
+/* ---- helpers that are removed during a copy ---- */
+
+static struct {
+    leat_device *device, *closes; /* closes: the device that a thread closes; NULL: the test removes the helpers */
+    unsigned left;                /* number of copies that are submitted before */
+    bool inside;                  /* remove_helpers() runs */
+    pthread_t thread;
+    atomic_int closed;
+} removal;
+
+static void *close_helper(void *unused)
+{
+    (void)unused;
+    OK(leat_device_close(removal.closes));
+    atomic_store(&removal.closed, 1);
+    return NULL;
+}
+
+static void remove_helpers(void *stream, struct leati_location dst, struct leati_location src, size_t bytes)
+{
+    (void)stream;
+    (void)dst;
+    (void)src;
+    (void)bytes;
+    if (removal.left-- != 1)
+        return;
+    removal.inside = true;
+    if (removal.closes) {
+        assert_int_equal(pthread_create(&removal.thread, NULL, close_helper, NULL), 0);
+        held_moment();
+        assert_int_equal(atomic_load(&removal.closed), 0);
+    } else {
+        OK(leat_copy_set_rails(removal.device, NULL, 0));
+    }
+    removal.inside = false;
+}
+
+static void watch_removal(void *ptr)
+{
+    (void)ptr;
+    freed_early |= removal.inside;
+}
+
+/* Another thread removes the helpers, or closes one, in the middle of the submission of a copy. The rails must
+ * stay until the submission is over. */
+static void rails_stay_until_the_call_is_over(void **state)
+{
+    struct test_state *t = *state;
+
+    for (int closes = 0; closes < 2; closes++) {
+        struct links links = set_rails(t);
+
+        test_pattern(links.pinned, LINK_BYTES, 40 + (uint64_t)closes);
+        removal.device = t->device;
+        removal.closes = closes ? links.other : NULL;
+        removal.left = 4;
+        atomic_store(&removal.closed, 0);
+        freed_early = false;
+        held_before_copy = remove_helpers;
+        held_before_free = watch_removal;
+        OK(leat_copy(t->stream, links.memory, links.pinned, LINK_BYTES));
+        if (closes)
+            pthread_join(removal.thread, NULL);
+        held_before_free = NULL;
+        assert_false(freed_early);
+        expect_links(t->stream, &links, 40 + (uint64_t)closes);
+        OK(leat_memory_free(links.memory));
+        OK(leat_memory_free(links.pinned));
+        if (!closes)
+            OK(leat_device_close(links.other));
+    }
+}
+
+/* The helpers were replaced by another number of them between the plan and the submission. */
+static void rails_for_other_helpers_are_not_taken(void **state)
+{
+    struct test_state *t = *state;
+    struct links links = set_rails(t);
+    struct leati_rails *rails;
+
+    assert_null(leati_rails_take(t->device, 2));
+    rails = leati_rails_take(t->device, 1);
+    assert_non_null(rails);
+    leati_rails_give_back(rails);
+    end_links(&links);
+}
+
+/* ---- pageable memory ---- */
+
+/* The call that waits for the copy must report a page that cannot be read, not a later call. */
+static void a_call_that_waits_tells_a_bad_page(void **state)
+{
+    struct test_state *t = *state;
+    struct links links = set_rails(t);
+    size_t bytes = LINK_BYTES / 4096 * 4096;
+    char *from = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(from != MAP_FAILED);
+    assert_int_equal(mprotect(from + bytes / 8192 * 4096, 4096, PROT_NONE), 0);
+    test_let_leat_catch_faults();
+    leati_protocol_force(LEATI_PROTOCOL_RAILS);
+    assert_int_equal(leat_copy_sync(t->stream, links.memory, from, bytes), LEAT_ERROR_POINTER);
+    leati_protocol_force(LEATI_PROTOCOLS);
+    OK(leat_stream_synchronize(t->stream));
+    assert_int_equal(munmap(from, bytes), 0);
+    end_links(&links);
+}
+
+static struct {
+    void *own;         /* the copy's stream */
+    unsigned at, hold; /* flag operations of other streams so far; the one to hold up, 0: none */
+    struct test_gate *gate;
+} flag_plan;
+
+static void hold_flag(void *stream)
+{
+    if (stream != flag_plan.own && ++flag_plan.at == flag_plan.hold)
+        held_put(stream, flag_plan.gate);
+}
+
+static void watch_flag_free(void *ptr)
+{
+    (void)ptr;
+    if (atomic_load(&flag_plan.gate->passed))
+        return;
+    freed_early = true;
+    test_gate_open(flag_plan.gate);
+    (void)test_wait_for(&flag_plan.gate->passed, 1);
+    held_moment();
+}
+
+/* The last flag of a share is written by the helper's stream that copies from the host, after the last chunk. The
+ * memory of the flag must stay until then. */
+static void rails_end_after_their_last_flag(void **state)
+{
+    struct test_state *t = *state;
+    leat_device *device = test_open_other();
+    struct held_watch watch = {.gate = held_gate()};
+    unsigned char *from = test_buffer(LINK_BYTES);
+    leat_stream *stream;
+    void *memory;
+
+    assert_non_null(device);
+    OK(leat_copy_set_rails(device, &t->device, 1));
+    OK(leat_stream_create(device, &stream));
+    memory = test_alloc(device, LEAT_KIND_DEVICE, LINK_BYTES);
+    flag_plan.own = stream->native;
+    flag_plan.gate = watch.gate;
+    flag_plan.hold = 0;
+    leati_protocol_force(LEATI_PROTOCOL_RAILS);
+    /* The first copy makes the stager, the second one counts. */
+    for (int i = 0; i < 3; i++) {
+        OK(leat_stream_synchronize(stream));
+        flag_plan.hold = i == 2 ? flag_plan.at : 0;
+        flag_plan.at = 0;
+        held_before_flags = hold_flag;
+        OK(leat_copy(stream, memory, from, LINK_BYTES));
+        held_before_flags = NULL;
+        assert_true(flag_plan.at);
+    }
+    leati_protocol_force(LEATI_PROTOCOLS);
+    assert_int_equal(flag_plan.at, flag_plan.hold);
+    OK(leat_stream_synchronize(stream));
+    freed_early = false;
+    held_before_free = watch_flag_free;
+    held_watch_start(&watch);
+    OK(leat_device_close(device));
+    held_before_free = NULL;
+    held_watch_end(&watch);
+    assert_false(freed_early);
+    free(from);
+}
+
 static const struct CMUnitTest tests[] = {
     HELD_TEST(slow_rails_lose_nothing),
     HELD_TEST(rails_under_way_are_not_shared),
     HELD_TEST(rails_that_fail_are_waited_for),
     HELD_TEST(rails_that_end_are_waited_for),
+    HELD_TEST(rails_stay_until_the_call_is_over),
+    HELD_TEST(rails_for_other_helpers_are_not_taken),
+    HELD_TEST(a_call_that_waits_tells_a_bad_page),
+    HELD_TEST(rails_end_after_their_last_flag),
 };
 
 int main(void)
