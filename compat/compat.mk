@@ -112,6 +112,9 @@ $(filter %_ordering,$(compat_tests)): $(ordering_objects) $(BUILD)/tests/model.o
 -include $(ordering_objects:.o=.d)
 # These tests load this shared object as a module.
 $(addprefix $(BUILD)/tests/compat/test_,cuda_library cudart_nodes cudart_program hip_launch hip_nodes): $(BUILD)/tests/kernels_user.so
+# This test loads plugin.so, which calls a function of the program.
+$(BUILD)/tests/compat/test_cudart_plugin: $(BUILD)/tests/plugin.so
+$(BUILD)/tests/compat/test_cudart_plugin: compat_test_libs = -rdynamic
 $(compat_cxx_tests): $(BUILD)/tests/compat/%: tests/compat/%.cc $(compat_so) $(BUILD)/flags
 	$(say) CXX $<
 	@mkdir -p $(@D)

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* leat makes copies from this size on anyway: also beside 16 spinning threads on 16 processors it was 1.1 to 1.2
@@ -30,12 +31,31 @@ void dropin_copy_ended(void)
     atomic_store_explicit(&last_ns, dropin_clock_ns(), memory_order_relaxed);
 }
 
+/* Returns the name of the file with the system's load. Reads the environment only once, because the program may
+ * change it in another thread. */
+static const char *load_file(void)
+{
+    static const char usual[] = "/proc/loadavg";
+    static _Atomic(const char *) known;
+    const char *path = atomic_load_explicit(&known, memory_order_acquire), *none = NULL, *given;
+    char *copy;
+
+    if (path)
+        return path;
+    given = secure_getenv(RUN_LOAD_VARIABLE);
+    copy = given ? strdup(given) : NULL;
+    path = copy ? copy : usual;
+    if (atomic_compare_exchange_strong(&known, &none, path))
+        return path;
+    free(copy); /* another thread was first */
+    return none;
+}
+
 /* Returns the number of threads of this machine that run or wait for a processor; 0 if the system does not tell.
  * The file is opened each time, because a program may close descriptors that are not its own. */
 static unsigned count_running(void)
 {
-    const char *path = secure_getenv(RUN_LOAD_VARIABLE);
-    int fd = open(path ? path : "/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    int fd = open(load_file(), O_RDONLY | O_CLOEXEC);
     unsigned running = 0;
     char text[100];
     ssize_t bytes;

@@ -163,26 +163,34 @@ bool dropin_wants_trace(void)
     return value == 2;
 }
 
+/* Returns true if the variable's value begins with 1. Reads the variable only once, because the program may change
+ * its environment in another thread. *known: 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same
+ * value. */
+static bool is_switched_on(const char *variable, atomic_int *known)
+{
+    int value = atomic_load_explicit(known, memory_order_relaxed);
+    const char *text;
+
+    if (!value) {
+        text = secure_getenv(variable);
+        value = text && text[0] == '1' ? 2 : 1;
+        atomic_store_explicit(known, value, memory_order_relaxed);
+    }
+    return value == 2;
+}
+
 bool dropin_serves_pinned(void)
 {
-    const char *text = secure_getenv(RUN_PINNED_VARIABLE);
+    static atomic_int known;
 
-    return text && text[0] == '1';
+    return is_switched_on(RUN_PINNED_VARIABLE, &known);
 }
 
 bool dropin_serves_pool(void)
 {
-    /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
     static atomic_int known;
-    int value = atomic_load_explicit(&known, memory_order_relaxed);
-    const char *text;
 
-    if (!value) {
-        text = secure_getenv(RUN_POOL_VARIABLE);
-        value = text && text[0] == '1' ? 2 : 1;
-        atomic_store_explicit(&known, value, memory_order_relaxed);
-    }
-    return value == 2;
+    return is_switched_on(RUN_POOL_VARIABLE, &known);
 }
 
 uint64_t dropin_least_bytes(void)
@@ -203,7 +211,15 @@ uint64_t dropin_least_bytes(void)
 
 bool dropin_least_is_chosen(void)
 {
-    return secure_getenv(RUN_LEAST_VARIABLE) != NULL;
+    /* 0: not known yet, 1: no, 2: yes. Relaxed: every thread finds the same value. */
+    static atomic_int known;
+    int value = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!value) {
+        value = secure_getenv(RUN_LEAST_VARIABLE) ? 2 : 1;
+        atomic_store_explicit(&known, value, memory_order_relaxed);
+    }
+    return value == 2;
 }
 
 uint64_t dropin_clock_ns(void)

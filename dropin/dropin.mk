@@ -84,10 +84,10 @@ $(run_test_bin)/client_static: tests/dropin/static.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS) $(LDFLAGS)) -static $< -o $@
 # A program that is recorded, and CUPTI for it: made by hand, and one that lacks a function.
-$(run_test_bin)/traced: tests/dropin/traced.c $(BUILD)/flags
+$(run_test_bin)/traced: tests/dropin/traced.c $(BUILD)/tests/plugin.so $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PUBLIC_CFLAGS) $< $(LDFLAGS) -o $@ -ldl -pthread
+	$(Q)$(CC) $(PUBLIC_CFLAGS) $< $(LDFLAGS) -rdynamic -o $@ -ldl -pthread
 run_test_cupti := $(run_test_bin)/cupti/libcupti.so.13 $(run_test_bin)/cupti-old/libcupti.so.13
 $(run_test_cupti): tests/dropin/made_cupti.c $(BUILD)/flags
 	$(say) CC $<

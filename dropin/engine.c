@@ -60,10 +60,16 @@ enum engine_result engine_open(int device, leat_device **opened, void **context,
                                size_t message_bytes)
 {
     struct slot *slot = &slots[device];
-    enum engine_result result;
+    enum engine_result result = ENGINE_DONE;
 
-    pthread_rwlock_wrlock(&slot->gate);
-    result = open_device(device, message, message_bytes);
+    /* Take the gate for writing only to open the device: a copy of another thread may hold it for reading, and may
+     * wait for work that this thread submits later. */
+    pthread_rwlock_rdlock(&slot->gate);
+    if (!slot->device) {
+        pthread_rwlock_unlock(&slot->gate);
+        pthread_rwlock_wrlock(&slot->gate);
+        result = open_device(device, message, message_bytes);
+    }
     *opened = slot->device;
     *context = slot->context;
     pthread_rwlock_unlock(&slot->gate);

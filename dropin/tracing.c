@@ -11,7 +11,6 @@
 #include "nvtx.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,13 +62,17 @@ static void begin(void)
     atomic_store_explicit(&dropin_by_events, how == ENGINE_BY_EVENTS, memory_order_relaxed);
 }
 
+/* The first thread begins the trace. Others go on at once: begin() loads libraries and so waits for the loader's
+ * lock, and another thread may come here with that lock, from the constructor of a library. */
 void dropin_trace_begin(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_flag has_begun = ATOMIC_FLAG_INIT;
     int error = errno;
 
+    if (atomic_flag_test_and_set_explicit(&has_begun, memory_order_relaxed))
+        return;
     dropin_inside++;
-    pthread_once(&once, begin);
+    begin();
     dropin_inside--;
     errno = error;
 }

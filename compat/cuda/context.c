@@ -24,6 +24,11 @@ static unsigned next_context;
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned depth;
 
+/* The device that was current before the first context of the stack: the last pop returns to it. If
+ * first_is_of_runtime is set, the first context stands for the runtime's device, and before_first follows it. */
+static _Thread_local int before_first;
+static _Thread_local bool first_is_of_runtime;
+
 /* ---- start and version ---- */
 
 /* Initializes the records of the primary contexts. The records exist even while the contexts are not active.
@@ -114,25 +119,35 @@ static CUresult enter_runtime(void)
     CU_TRY(leatcu_result(leatc_device_open(ordinal, NULL)));
     stack[0] = &primaries[ordinal];
     depth = 1;
+    before_first = ordinal;
+    first_is_of_runtime = true;
     atomic_store_explicit(&stack[0]->state, LEATCU_ALIVE, memory_order_release);
     return CUDA_SUCCESS;
+}
+
+/* The runtime API may have selected another device since the last call. The primary context of that device is then
+ * the topmost one. */
+static void follow_runtime(void)
+{
+    int ordinal;
+
+    if (!depth || leatc_device_get(&ordinal) != LEATC_OK || ordinal == stack[depth - 1]->ordinal)
+        return;
+    stack[depth - 1] = &primaries[ordinal];
+    atomic_store_explicit(&primaries[ordinal].state, LEATCU_ALIVE, memory_order_release);
+    if (depth == 1 && first_is_of_runtime)
+        before_first = ordinal;
 }
 
 CUresult leatcu_enter(CUcontext *context)
 {
     CUcontext top;
-    int ordinal;
 
     CU_TRY(leatcu_started());
-    if (__builtin_expect(!depth || !stack[depth - 1], 0))
+    if (__builtin_expect(!depth, 0))
         CU_TRY(enter_runtime());
+    follow_runtime();
     top = stack[depth - 1];
-    /* The runtime API may have selected another device in the meantime. The primary context of that device is then
-     * current. */
-    if (leatc_device_get(&ordinal) == LEATC_OK && ordinal != top->ordinal) {
-        top = stack[depth - 1] = &primaries[ordinal];
-        atomic_store_explicit(&top->state, LEATCU_ALIVE, memory_order_release);
-    }
     if (__builtin_expect(state_of(top) != LEATCU_ALIVE, 0))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (__builtin_expect(leatc_lost() != LEATC_OK, 0))
@@ -152,17 +167,29 @@ CUcontext leatcu_context_of(int ordinal)
 /* Makes the device of the topmost context the engine's current device. */
 static CUresult follow_top(void)
 {
-    CUcontext top = depth ? stack[depth - 1] : NULL;
+    CUcontext top = stack[depth - 1];
 
-    return top && state_of(top) == LEATCU_ALIVE ? leatcu_result(leatc_device_set(top->ordinal)) : CUDA_SUCCESS;
+    return state_of(top) == LEATCU_ALIVE ? leatcu_result(leatc_device_set(top->ordinal)) : CUDA_SUCCESS;
 }
 
 static CUresult push(CUcontext context)
 {
     if (depth == STACK_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    follow_runtime();
+    if (!depth) {
+        CU_TRY(leatcu_result(leatc_device_get(&before_first)));
+        first_is_of_runtime = false;
+    }
     stack[depth++] = context;
     return follow_top();
+}
+
+/* Removes the topmost context, and makes the device current that was current before it was pushed. Does not open
+ * that device: the program may have used none before its first context. */
+static CUresult pop(void)
+{
+    return --depth ? follow_top() : leatcu_result(leatc_device_return(before_first));
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
@@ -177,21 +204,19 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     CU_TRY(leatcu_started());
     if (!depth)
         return CUDA_ERROR_INVALID_CONTEXT;
-    depth--;
+    follow_runtime();
     if (context)
-        *context = stack[depth];
-    return follow_top();
+        *context = stack[depth - 1];
+    return pop();
 }
 
 /* Replaces the topmost context. If context is NULL, pops the topmost context. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     CU_TRY(leatcu_started());
-    if (!context) {
-        if (depth)
-            depth--;
-        return follow_top();
-    }
+    follow_runtime();
+    if (!context)
+        return depth ? pop() : CUDA_SUCCESS;
     CU_TRY(leatcu_check_context(context));
     if (!depth)
         return push(context);
@@ -204,7 +229,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     CU_TRY(leatcu_started());
     CU_CHECK(context);
     *context = NULL;
-    return (depth && stack[depth - 1]) || leatc_has_noted() ? leatcu_enter(context) : CUDA_SUCCESS;
+    return depth || leatc_has_noted() ? leatcu_enter(context) : CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice(CUdevice *device)
@@ -288,6 +313,8 @@ static CUresult end_primary(CUdevice device)
     return leatcu_result(leatc_device_reset(device));
 }
 
+/* The last release ends the context, unless the runtime API has used the device: as in NVIDIA's libraries, the
+ * runtime then holds a reference until cudaDeviceReset(). */
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     CUresult result = CUDA_SUCCESS;
@@ -296,7 +323,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     pthread_mutex_lock(&lock);
     if (!retained[device])
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!--retained[device])
+    else if (!--retained[device] && !leatc_device_is_noted(device))
         result = end_primary(device);
     pthread_mutex_unlock(&lock);
     return result;
@@ -412,11 +439,8 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     CU_TRY(leatcu_result(leatc_device_synchronize(context->ordinal)));
     leatc_error_clear();
     atomic_store_explicit(&context->state, LEATCU_DESTROYED, memory_order_release);
-    if (depth && stack[depth - 1] == context) {
-        depth--;
-        return follow_top();
-    }
-    return CUDA_SUCCESS;
+    follow_runtime();
+    return depth && stack[depth - 1] == context ? pop() : CUDA_SUCCESS;
 }
 
 /* ---- properties and settings of contexts ---- */

@@ -59,6 +59,7 @@ static int destroy(struct leatc_array *array)
 {
     leat_status status;
 
+    LEATC_TRY(leatc_check_child());
     if (!leati_handle_retire(&arrays, array))
         return LEATC_INVALID_HANDLE;
     (void)leatc_device_wait(array->device);

@@ -15,7 +15,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Serializes opening and resetting devices. */
 static struct leati_lock open_lock = LEATI_LOCK_INITIALIZER;
 
+atomic_bool leatc_is_child;
+
 static _Thread_local int current;
+
+/* True after a device was opened for the first time. A thread that reads true also sees the list of devices. */
+static atomic_bool opened;
 
 /* Writes the name of the driver that LEAT_DEVICE selects, or "" if it selects none. */
 static void wanted_driver(char *name, size_t bytes)
@@ -62,8 +67,10 @@ static void add_devices(int count)
 static void begin_child(void)
 {
     for (int i = 0; i < device_count; i++)
-        if (atomic_load(&devices[i].ready))
+        if (atomic_load(&devices[i].ready)) {
             found = LEATC_NOT_INITIALIZED;
+            atomic_store(&leatc_is_child, true);
+        }
 }
 
 static void find_devices(void)
@@ -137,9 +144,10 @@ static int open_device(struct leatc_device *device)
     atomic_store_explicit(&device->native, native, memory_order_release);
     result = leatc_streams_open(device);
     if (result == LEATC_OK) {
-        /* The release order is for leatc_device_at(): a thread that reads ready as true also sees the streams and
-         * the pool. */
-        atomic_store_explicit(&device->ready, true, memory_order_release);
+        /* For leatc_device_at(): a thread that reads ready as true also sees the streams and the pool. */
+        atomic_store(&device->ready, true);
+        atomic_store(&opened, true);
+        leatc_note_again();
     } else {
         atomic_store(&device->native, NULL);
         leat_device_close(native);
@@ -199,6 +207,35 @@ int leatc_device_set(int ordinal)
     if (leatc_device_at(ordinal, &result))
         current = ordinal;
     return result;
+}
+
+int leatc_device_return(int ordinal)
+{
+    LEATC_TRY(check_ordinal(ordinal));
+    current = ordinal;
+    return LEATC_OK;
+}
+
+bool leatc_note_device(void)
+{
+    bool all = true;
+
+    if (!atomic_load(&opened))
+        return true;
+    for (int i = 0; i < device_count; i++) {
+        if (!atomic_load(&devices[i].ready) || atomic_load(&devices[i].noted))
+            continue;
+        if (i == current)
+            atomic_store(&devices[i].noted, true);
+        else
+            all = false;
+    }
+    return all;
+}
+
+bool leatc_device_is_noted(int ordinal)
+{
+    return check_ordinal(ordinal) == LEATC_OK && atomic_load(&devices[ordinal].noted);
 }
 
 int leatc_device_ordinal(const leat_device *native)
@@ -270,6 +307,7 @@ int leatc_device_reset(int ordinal)
         leatc_graph_memory_close(device);
         leatc_memory_close(device);
         atomic_store(&device->ready, false);
+        atomic_store(&device->noted, false);
         atomic_store(&device->native, NULL);
         atomic_store(&device->peers, 0);
         device->flags = 0;

@@ -167,12 +167,20 @@ LEATC_API int leatc_device_get(int *ordinal);
  * failed. */
 LEATC_API int leatc_device_set(int ordinal);
 
+/* Makes a device current that was current before. Does not open it. */
+LEATC_API int leatc_device_return(int ordinal);
+
 /* Opens a device, unless it is open. device may be NULL. */
 LEATC_API int leatc_device_open(int ordinal, leat_device **device);
 
 /* Returns true if the device is open. The layer of CUDA's driver API then reports its primary context as
  * active. */
 LEATC_API bool leatc_device_is_open(int ordinal);
+
+/* Returns true if a layer has recorded a result while the device was open and the calling thread's current device.
+ * A reset of the device makes this false again. Layers with contexts do not record results, so true means that a
+ * layer without contexts uses the device. */
+LEATC_API bool leatc_device_is_noted(int ordinal);
 
 /* Waits for all work of the device. */
 LEATC_API int leatc_device_synchronize(int ordinal);

@@ -179,6 +179,7 @@ static leat_status record_shared(struct shared *shared, leat_stream *stream)
 
 int leatc_event_check(struct leatc_event *event)
 {
+    LEATC_TRY(leatc_check_child());
     return leati_handle_live(&events, event) ? LEATC_OK : LEATC_INVALID_HANDLE;
 }
 
@@ -266,6 +267,7 @@ int leatc_share_open_event(const void *handle, struct leatc_event **event)
 
 int leatc_event_destroy(struct leatc_event *event)
 {
+    LEATC_TRY(leatc_check_child());
     if (!leati_handle_retire(&events, event))
         return LEATC_INVALID_HANDLE;
     end_event(event);

@@ -239,9 +239,21 @@ struct leatc_device {
     leat_pool *shared;       /* the pool from which leatc_alloc() takes sharable memory; NULL: its memory cannot be
                               * shared */
     _Atomic uint64_t peers;  /* bit n: peer access to device n is enabled */
+    atomic_bool noted;       /* a layer has recorded a result on this device since it was opened */
     atomic_bool trim;        /* some pool of the device may hold more memory than its release threshold */
     struct leatc_pool *_Atomic default_pool, *_Atomic current_pool;
 };
+
+/* True in a child of fork() whose parent had opened a device. The threads that would complete the work of streams
+ * and events do not exist there. */
+extern atomic_bool leatc_is_child __attribute__((visibility("hidden")));
+
+static inline int leatc_check_child(void)
+{
+    bool is_child = atomic_load_explicit(&leatc_is_child, memory_order_relaxed);
+
+    return __builtin_expect(is_child, 0) ? LEATC_NOT_INITIALIZED : LEATC_OK;
+}
 
 /* Returns a device and opens it if necessary. On failure returns NULL and sets *result. */
 struct leatc_device *leatc_device_at(int ordinal, int *result);
@@ -262,6 +274,14 @@ struct leatc_device *leatc_device_here(int *result);
 #define leatc_device_at(ordinal, result) LEATC_DEVICE(leatc_device_at((ordinal), (result)), (result))
 #define leatc_device_here(result) LEATC_DEVICE(leatc_device_here(result), (result))
 #endif
+
+/* Implemented in device.c. Notes that a layer has recorded a result on the calling thread's current device.
+ * Returns true if every open device is noted, so that further calls change nothing until a device is opened. */
+bool leatc_note_device(void);
+
+/* Implemented in result.c. Called after a device was opened. The next recorded result then calls
+ * leatc_note_device(). */
+void leatc_note_again(void);
 
 /* Returns a device without opening it, or NULL if no device has this ordinal. */
 struct leatc_device *leatc_device_known(int ordinal);

@@ -18,6 +18,8 @@ struct leatc_pool {
                                        * there */
     bool is_default, exportable;
     atomic_int references;
+    unsigned visitors;       /* number of threads that trim the pool; the last one frees it if has_ended is set */
+    bool has_ended;          /* the last reference is gone, or the device was closed */
     atomic_uint reuse_flags; /* leat_pool_reuse_method; written under reuse_lock */
     _Atomic uint64_t threshold;
     _Atomic uint64_t used, used_high;
@@ -30,9 +32,11 @@ struct leatc_pool {
 static struct leati_handles pools = LEATI_HANDLES(struct leatc_pool);
 
 /* default_lock serializes the creation of default pools. reuse_lock is held while a pool's reuse flags change, so
- * that those in struct leatc_pool and those in leat's pool stay the same. */
+ * that those in struct leatc_pool and those in leat's pool stay the same. live_lock is held while a handle is
+ * retired, and guards visitors and has_ended of all pools. */
 static struct leati_lock default_lock = LEATI_LOCK_INITIALIZER;
 static struct leati_lock reuse_lock = LEATI_LOCK_INITIALIZER;
+static struct leati_lock live_lock = LEATI_LOCK_INITIALIZER;
 
 #define USED_STEP 512
 
@@ -43,6 +47,7 @@ static uint64_t rounded(size_t bytes)
 
 int leatc_pool_check(struct leatc_pool *pool)
 {
+    LEATC_TRY(leatc_check_child());
     return leati_handle_live(&pools, pool) ? LEATC_OK : LEATC_INVALID_VALUE;
 }
 
@@ -144,13 +149,67 @@ int leatc_pool_create(int ordinal, bool exportable, size_t max_bytes, struct lea
     return device ? new_pool(device, exportable, max_bytes, pool) : result;
 }
 
-static void drop(struct leatc_pool *pool)
+static void free_pool(struct leatc_pool *pool)
 {
-    if (atomic_fetch_sub(&pool->references, 1) > 1)
-        return;
     if (pool->native)
         (void)leat_pool_destroy(pool->native);
     leati_handle_free(&pools, pool);
+}
+
+/* Makes a pool invalid. Returns false if it is not live or, unless device is NULL, if it belongs to another
+ * device. */
+static bool retire(struct leatc_pool *pool, const struct leatc_device *device)
+{
+    bool retired;
+
+    leati_lock(&live_lock);
+    retired = leati_handle_live(&pools, pool) && (!device || pool->device == device) &&
+              leati_handle_retire(&pools, pool);
+    leati_unlock(&live_lock);
+    return retired;
+}
+
+/* Called when the pool is no longer needed. Returns true if the caller must free it, false if a visitor will. */
+static bool end_pool(struct leatc_pool *pool)
+{
+    bool visited;
+
+    leati_lock(&live_lock);
+    pool->has_ended = true;
+    visited = pool->visitors > 0;
+    leati_unlock(&live_lock);
+    return !visited;
+}
+
+/* Begins a visit if the pool is live and belongs to the device: until leave_pool() the pool is not freed, even if
+ * another thread destroys it. */
+static bool visit_pool(struct leatc_pool *pool, const struct leatc_device *device)
+{
+    bool live;
+
+    leati_lock(&live_lock);
+    live = leati_handle_live(&pools, pool) && pool->device == device;
+    if (live)
+        pool->visitors++;
+    leati_unlock(&live_lock);
+    return live;
+}
+
+static void leave_pool(struct leatc_pool *pool)
+{
+    bool is_last;
+
+    leati_lock(&live_lock);
+    is_last = !--pool->visitors && pool->has_ended;
+    leati_unlock(&live_lock);
+    if (is_last)
+        free_pool(pool);
+}
+
+static void drop(struct leatc_pool *pool)
+{
+    if (atomic_fetch_sub(&pool->references, 1) == 1 && end_pool(pool))
+        free_pool(pool);
 }
 
 int leatc_pool_destroy(struct leatc_pool *pool)
@@ -158,7 +217,7 @@ int leatc_pool_destroy(struct leatc_pool *pool)
     struct leatc_pool *expected = pool;
 
     LEATC_TRY(leatc_pool_check(pool));
-    if (pool->is_default || !leati_handle_retire(&pools, pool))
+    if (pool->is_default || !retire(pool, NULL))
         return LEATC_INVALID_VALUE;
     (void)atomic_compare_exchange_strong(&pool->device->current_pool, &expected, NULL);
     drop(pool);
@@ -228,7 +287,7 @@ static void close_pool(void *object, void *device)
 {
     struct leatc_pool *pool = object;
 
-    if (pool->device == device && leati_handle_retire(&pools, pool))
+    if (retire(pool, device) && end_pool(pool))
         leati_handle_free(&pools, pool);
 }
 
@@ -364,24 +423,31 @@ int leatc_pool_trim(struct leatc_pool *pool, size_t keep_bytes)
 
 /* Gives back the memory that a pool holds above its release threshold. If pending work still uses freed blocks,
  * marks the device again, so that the next wait trims the pool again. */
-static void trim_to_threshold(void *object, void *device)
+static void trim_to_threshold(struct leatc_pool *pool)
 {
-    struct leatc_pool *pool = object;
     uint64_t threshold = atomic_load(&pool->threshold), pending = 0;
     leat_pool_stats figures = LEAT_POOL_STATS_INIT;
 
-    if (pool->device != device || !pool->native || threshold == UINT64_MAX ||
-        figures_of(pool, &figures) != LEATC_OK || figures.reserved_bytes <= threshold)
+    if (!pool->native || threshold == UINT64_MAX || figures_of(pool, &figures) != LEATC_OK ||
+        figures.reserved_bytes <= threshold)
         return;
     if (leat_pool_trim(pool->native, threshold, NULL, &pending) == LEAT_OK && pending)
         atomic_store(&pool->device->trim, true);
+}
+
+static void visit_to_trim(void *pool, void *device)
+{
+    if (!visit_pool(pool, device))
+        return;
+    trim_to_threshold(pool);
+    leave_pool(pool);
 }
 
 void leatc_pools_trim(struct leatc_device *device)
 {
     atomic_store(&device->trim, false);
     leatc_graph_memory_waited(device);
-    leati_handles_each(&pools, trim_to_threshold, device);
+    leati_handles_each(&pools, visit_to_trim, device);
 }
 
 int leatc_pool_set_access(struct leatc_pool *pool, int ordinal, unsigned access)

@@ -98,9 +98,26 @@ static bool is_sticky(int result)
 /* True if a layer has recorded a result. */
 static atomic_bool noted;
 
+/* False if a call may have to be noted: at first, and while an open device is not noted. */
+static atomic_bool noted_all;
+
 bool leatc_has_noted(void)
 {
     return atomic_load_explicit(&noted, memory_order_relaxed);
+}
+
+void leatc_note_again(void)
+{
+    atomic_store(&noted_all, false);
+}
+
+static void note_use(void)
+{
+    atomic_store_explicit(&noted, true, memory_order_relaxed);
+    /* Set the flag before looking at the devices. If another thread opens a device in between, it stays false. */
+    atomic_store(&noted_all, true);
+    if (!leatc_note_device())
+        atomic_store(&noted_all, false);
 }
 
 int leatc_lost(void)
@@ -118,9 +135,9 @@ void leatc_lose(int result)
 
 int leatc_note_launch(int result)
 {
-    /* Store only the first time, so that calls do not write to a cache line that all threads read. */
-    if (__builtin_expect(!atomic_load_explicit(&noted, memory_order_relaxed), 0))
-        atomic_store_explicit(&noted, true, memory_order_relaxed);
+    /* Store only while something is new, so that calls do not write to a cache line that all threads read. */
+    if (__builtin_expect(!atomic_load_explicit(&noted_all, memory_order_relaxed), 0))
+        note_use();
     if (__builtin_expect(result == LEATC_OK || result == LEATC_NOT_READY, 1))
         return result;
     last = result;

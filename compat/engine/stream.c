@@ -282,6 +282,8 @@ static void end_thread(void *argument)
 {
     struct thread_streams *of_thread = argument;
 
+    /* Destructors of other keys may run after this one and use the per-thread stream, which makes a new one. */
+    mine = NULL;
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
         if (of_thread->of[i])
             leatc_device_if_open(i, of_thread->generation[i], leatc_stream_destroy, of_thread->of[i]);
@@ -335,6 +337,7 @@ int leatc_stream_find(struct leatc_stream *stream, struct leatc_stream **found)
     }
     if (stream == LEATC_STREAM_PER_THREAD)
         return of_this_thread(found);
+    LEATC_TRY(leatc_check_child());
     if (!leati_handle_live(&streams, stream) || stream->legacy)
         return LEATC_INVALID_HANDLE;
     *found = stream;
@@ -530,6 +533,7 @@ int leatc_stream_destroy(struct leatc_stream *stream)
     struct leatc_device *device;
     struct leatc_stream **link;
 
+    LEATC_TRY(leatc_check_child());
     if (!stream || stream == LEATC_STREAM_LEGACY || stream == LEATC_STREAM_PER_THREAD ||
         !leati_handle_live(&streams, stream) || stream->legacy || !leati_handle_retire(&streams, stream))
         return LEATC_INVALID_HANDLE;

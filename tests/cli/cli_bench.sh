@@ -206,7 +206,13 @@ run 0 bench --part streams --quick --repeat 2 --device "$device" --json && {
     count 2 '"group": "pool"' "$work/out"
     count 2 '"part": "blocks that pass from stream to stream"' "$work/out"
 }
-run 0 bench pool --part pairs --quick --repeat 2 --device "$device" --json && {
+# Thousands of blocks of up to 256 MiB, of which a sanitizer marks each byte; and thousands of allocations for each of
+# 200 sizes, of which unit_packing tests some under sanitizers.
+$sanitized && echo 'skipped: pairs and the packing of pools: a sanitizer makes them take many minutes'
+pairs() { ! $sanitized && run 0 bench pool --part pairs --quick --repeat 2 "$@" --json; }
+packing() { ! $sanitized && run 0 bench pool --part packing --quick "$@"; }
+
+pairs --device "$device" && {
     rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
     [ "$rows" -ge 4 ] || fail "there are only $rows rows of pairs"
     for key in first mean call_p99 p999 longest driver_calls; do
@@ -221,7 +227,7 @@ run 0 bench pool --part growth --quick --repeat 2 --device "$device" --json && {
     ! grep -q '"verified": false' "$work/out" || fail 'a step of growing was not verified'
 }
 
-run 0 bench pool --part packing --quick --device "$device" --output "$work/packing" && {
+packing --device "$device" --output "$work/packing" && {
     ! grep -q '"verified": false' "$work/packing" || fail 'the pool counts otherwise than the sequence does'
     grep -q '^pool: packing: blocks of one size.*within a limit$' "$work/out" || fail 'there is no table of sizes'
     grep -q '^128 MiB to 1 GiB  *29 ' "$work/out" || fail 'the table of sizes lacks its last row'
@@ -274,7 +280,7 @@ names=$(dirname "$leat")/libleat-cuda.so
 case $device in
 cpu:*)
     export LEAT_CUDA_LIBRARY="$names" LEAT_DRIVERS=cuda,cpu
-    run 0 bench pool --part packing --quick --live 4M --device cuda:0 --output "$work/packing" && awk -F '": ' '
+    packing --live 4M --device cuda:0 --output "$work/packing" && awk -F '": ' '
         /^    {/ { split("", row) }
         /^      "/ { key = $1; sub(/^ *"/, "", key); value = $2; sub(/,$/, "", value); row[key] = value }
         /^    }/ && row["detail"] == "true" {
@@ -285,12 +291,12 @@ cpu:*)
             rows++
             if (row["driver_reserved_bytes"] != row["reserved_bytes"]) other = 1
         }
-        END { exit sizes != 200 || rows != 216 || other }' "$work/packing" ||
+        END { exit sizes != 200 || rows != 216 || other }' "$work/packing" || $sanitized ||
         fail 'leat beside itself holds another number of bytes or blocks'
     run 0 bench copy --gaps 0,1 --bytes 4,100K --repeat 4 --device cuda:0 --json && gap_rows 2 2
     run 0 bench copy --timing first --bytes 100K --repeat 1 --device cuda:0 --json &&
         count 2 '"verified": true' "$work/out"
-    run 0 bench pool --part pairs --quick --repeat 2 --device cuda:0 --json && {
+    pairs --device cuda:0 && {
         rows=$(grep -c '"case": "pair"\|"case": "pair, [0-9,]* live blocks"' "$work/out")
         [ "$rows" -ge 4 ] || fail "there are only $rows rows of pairs"
         for key in first mean call_p99 p999 longest driver_calls driver_first driver_mean driver_longest; do

@@ -54,6 +54,13 @@ for driver in fake names; do
     has '^cuMemFree  .* driver: leat keeps much memory already$'
     pooled $driver dlsym processes
 done
+# A copy waits in its stream for a thread that first allocates. Not over the fake driver, whose host functions hold its
+# lock. --least: a busy machine would leave the copies to the driver.
+also='--least 1M'
+pooled names dlsym beside
+has '^cuMemcpyHtoDAsync  *2 .* leat$'
+has '^cuMemAllocAsync  *1 .* leat$'
+also=
 pooled fake dlsym contexts
 has "^cuMemAlloc  .* driver: the context is not the device's primary one$"
 # Each call of the driver fails once.

@@ -67,6 +67,11 @@ record 0 fake cupti -- "$traced" thread
 [ "$(cat "$work/out")" = 'bytes: right' ] || fail "$asked: other output"
 figures "$work/t" '"by": "CUPTI"' '"copies": 6' '"copy_bytes": 8401408' '"kernels": 5'
 
+# The constructor of a library may use CUDA while another thread begins the trace.
+record 0 fake cupti -- "$traced" plugin "$build/tests/plugin.so"
+[ "$(cat "$work/out")" = "$(printf 'cuInit: 0 0\nbytes: right')" ] || fail "$asked: other output"
+figures "$work/t" '"by": "CUPTI"' '"kernels": 5'
+
 # The library is found by its name, by its path, and in a process that has it loaded.
 record 0 fake none --cupti "$clients/cupti/libcupti.so.13" -- "$traced" step
 has 'trace by CUPTI 130001, '

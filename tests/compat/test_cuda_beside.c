@@ -11,6 +11,9 @@
 static int (*runtime_malloc)(void **ptr, size_t bytes);
 static int (*runtime_free)(void *ptr);
 static int (*runtime_set_device)(int device);
+static int (*runtime_get_device)(int *device);
+static int (*runtime_stream_create)(CUstream *stream);
+static int (*runtime_stream_destroy)(CUstream stream);
 static int (*runtime_reset)(void);
 static int (*runtime_malloc_array)(cudaArray_t *array, const struct cudaChannelFormatDesc *channels, size_t width,
                                    size_t height, unsigned flags);
@@ -44,6 +47,9 @@ static void load_runtime(void)
     find(library, "cudaMalloc", &runtime_malloc);
     find(library, "cudaFree", &runtime_free);
     find(library, "cudaSetDevice", &runtime_set_device);
+    find(library, "cudaGetDevice", &runtime_get_device);
+    find(library, "cudaStreamCreate", &runtime_stream_create);
+    find(library, "cudaStreamDestroy", &runtime_stream_destroy);
     find(library, "cudaDeviceReset", &runtime_reset);
     find(library, "cudaMallocArray", &runtime_malloc_array);
     find(library, "cudaArrayGetInfo", &runtime_array_info);
@@ -137,10 +143,111 @@ static void both_describe_an_array(void **state)
     }
 }
 
+#define RUNTIME_IS_ON(wanted) runtime_is_on((wanted), __LINE__)
+static void runtime_is_on(int wanted, int line)
+{
+    int device = -1;
+
+    OK(runtime_get_device(&device));
+    if (device != wanted) {
+        print_error("the runtime is on device %d instead of %d\n", device, wanted);
+        _fail(__FILE__, line);
+    }
+}
+
+/* After the last context is popped or destroyed, the runtime is on the device that it was on before. */
+static void the_runtime_keeps_its_device(void **state)
+{
+    CUcontext primary, made, seen;
+    unsigned flags;
+    int active;
+
+    (void)state;
+    OK(cuDevicePrimaryCtxRetain(&primary, 0));
+    OK(cuCtxSetCurrent(NULL)); /* what earlier tests left on the stack */
+    OK(runtime_set_device(1));
+    OK(cuCtxPushCurrent(primary));
+    RUNTIME_IS_ON(0);
+    OK(cuCtxPopCurrent(NULL));
+    RUNTIME_IS_ON(1);
+    OK(cuCtxSetCurrent(primary));
+    RUNTIME_IS_ON(0);
+    OK(cuCtxSetCurrent(NULL));
+    RUNTIME_IS_ON(1);
+    OK(cuCtxSetCurrent(NULL)); /* the stack is empty */
+    RUNTIME_IS_ON(1);
+    OK(runtime_set_device(0));
+    OK(cuCtxCreate(&made, 0, 1));
+    RUNTIME_IS_ON(1);
+    OK(cuCtxDestroy(made));
+    RUNTIME_IS_ON(0);
+    /* The driver takes the runtime's device into its stack, and notices when the runtime selects another one. */
+    OK(cuCtxGetCurrent(&seen));
+    assert_ptr_equal(seen, primary);
+    OK(runtime_set_device(1));
+    OK(cuCtxPushCurrent(primary));
+    RUNTIME_IS_ON(0);
+    OK(cuCtxPopCurrent(NULL));
+    RUNTIME_IS_ON(1);
+    OK(runtime_set_device(0));
+    OK(cuCtxPopCurrent(&seen));
+    assert_ptr_equal(seen, primary);
+    RUNTIME_IS_ON(0);
+    /* Returning to a device does not open it. */
+    OK(cuDevicePrimaryCtxRelease(0));
+    OK(runtime_reset());
+    OK(cuCtxCreate(&made, 0, 1));
+    OK(cuCtxDestroy(made));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    OK(runtime_set_device(1));
+    OK(runtime_reset());
+}
+
+/* What the runtime has made stays when the driver's last reference to the primary context is released. */
+static void the_runtime_holds_its_device(void **state)
+{
+    CUcontext primary;
+    CUdeviceptr memory;
+    CUstream stream;
+    unsigned flags;
+    void *ptr;
+    int active;
+
+    (void)state;
+    OK(cuDevicePrimaryCtxRetain(&primary, 0)); /* the driver is first */
+    OK(runtime_set_device(0));
+    OK(runtime_malloc(&ptr, 100));
+    OK(runtime_stream_create(&stream));
+    OK(cuDevicePrimaryCtxRelease(0));
+    OK(cuDevicePrimaryCtxRetain(&primary, 0)); /* the runtime is first */
+    OK(cuDevicePrimaryCtxRelease(0));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+    OK(runtime_stream_destroy(stream));
+    OK(runtime_free(ptr));
+    /* After a reset the runtime has no reference until it uses the device again. */
+    OK(runtime_reset());
+    OK(cuDevicePrimaryCtxRetain(&primary, 0));
+    OK(cuDevicePrimaryCtxRelease(0));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    /* Nor has it one to a device that only the driver uses. */
+    OK(runtime_malloc(&ptr, 100));
+    OK(cuDevicePrimaryCtxRetain(&primary, 1));
+    OK(cuCtxPushCurrent(primary));
+    OK(cuMemAlloc(&memory, 100));
+    OK(cuCtxPopCurrent(NULL));
+    OK(runtime_free(ptr));
+    OK(cuDevicePrimaryCtxRelease(1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory));
+    OK(runtime_reset());
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_runtime_starts_the_driver),
-                                              cmocka_unit_test(both_describe_an_array)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_runtime_starts_the_driver), cmocka_unit_test(both_describe_an_array),
+        cmocka_unit_test(the_runtime_keeps_its_device), cmocka_unit_test(the_runtime_holds_its_device)};
 
     return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

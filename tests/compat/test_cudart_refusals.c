@@ -460,13 +460,19 @@ static void stop_for_a_moment(void *argument)
  * return an error. */
 static void forked_children(void **state)
 {
+    struct cudaChannelFormatDesc channels = {8, 0, 0, 0, cudaChannelFormatKindUnsigned};
+    cudaArray_t array;
+    cudaEvent_t event;
     int count, status;
     void *ptr;
     pid_t child;
 
     (void)state;
+    OK(cudaMallocArray(&array, &channels, 16, 16, 0));
+    OK(cudaEventCreate(&event));
     OK(cudaLaunchHostFunc(stream, stop_for_a_moment, NULL));
     OK(cudaMemsetAsync(device, 1, W, stream));
+    OK(cudaEventRecord(event, stream));
     fflush(NULL);
     child = fork();
     assert_true(child >= 0);
@@ -477,11 +483,22 @@ static void forked_children(void **state)
         GIVES(cudaErrorInitializationError, cudaMemcpy(device, host, 1, cudaMemcpyHostToDevice));
         GIVES(cudaErrorInitializationError, cudaDeviceSynchronize());
         GIVES(cudaErrorInitializationError, cudaFree(device));
+        GIVES(cudaErrorInitializationError, cudaEventQuery(event));
+        GIVES(cudaErrorInitializationError, cudaEventSynchronize(event));
+        GIVES(cudaErrorInitializationError, cudaEventRecord(event, stream));
+        GIVES(cudaErrorInitializationError, cudaStreamQuery(stream));
+        GIVES(cudaErrorInitializationError, cudaStreamSynchronize(stream));
+        GIVES(cudaErrorInitializationError, cudaStreamWaitEvent(stream, event, 0));
+        GIVES(cudaErrorInitializationError, cudaEventDestroy(event));
+        GIVES(cudaErrorInitializationError, cudaStreamDestroy(stream));
+        GIVES(cudaErrorInitializationError, cudaFreeArray(array));
         _exit(42);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
     OK(cudaStreamSynchronize(stream));
+    OK(cudaEventDestroy(event));
+    OK(cudaFreeArray(array));
 }
 
 static int set_up(void **state)

@@ -11,6 +11,7 @@
 #include <sched.h>
 
 #define THREADS 4
+#define POOLS 1000
 
 /* Counts the entries of a folder such as "/proc/self/fd" or "/proc/self/task". */
 static int count_entries(const char *path)
@@ -187,6 +188,86 @@ static void streams_end_with_their_threads(void **state)
     pthread_barrier_destroy(&start);
 }
 
+static pthread_key_t key;
+
+static void use_stream_at_the_end(void *result)
+{
+    *(int *)result = cudaLaunchHostFunc(cudaStreamPerThread, do_nothing, NULL) != cudaSuccess ||
+                     cudaStreamSynchronize(cudaStreamPerThread) != cudaSuccess;
+}
+
+static void *end_with_a_destructor(void *result)
+{
+    *(int *)result = cudaLaunchHostFunc(cudaStreamPerThread, do_nothing, NULL) != cudaSuccess ||
+                     pthread_setspecific(key, result) != 0;
+    return NULL;
+}
+
+/* A destructor of the program, which runs after the library's, uses the per-thread stream of the ending thread. */
+static void destructors_use_the_stream_of_their_thread(void **state)
+{
+    pthread_t thread;
+    int result;
+
+    (void)state;
+    /* glibc calls destructors in the order in which the keys were made: the library's key comes first. */
+    OK(cudaStreamSynchronize(cudaStreamPerThread));
+    assert_int_equal(pthread_key_create(&key, use_stream_at_the_end), 0);
+    for (int i = 0; i < 10; i++) {
+        result = -1;
+        assert_int_equal(pthread_create(&thread, NULL, end_with_a_destructor, &result), 0);
+        pthread_join(thread, NULL);
+        OK(result);
+    }
+    assert_int_equal(pthread_key_delete(key), 0);
+}
+
+/* ---- pools ---- */
+
+/* Each wait trims the pools of the device, because memory was freed. */
+static void *free_and_wait(void *result)
+{
+    cudaStream_t stream;
+    bool failed = cudaStreamCreate(&stream) != cudaSuccess;
+
+    while (!failed && !atomic_load(&over)) {
+        void *ptr;
+
+        failed = cudaMallocAsync(&ptr, 100, stream) != cudaSuccess || cudaFreeAsync(ptr, stream) != cudaSuccess ||
+                 cudaStreamSynchronize(stream) != cudaSuccess;
+    }
+    *(int *)result = failed || cudaStreamDestroy(stream) != cudaSuccess;
+    return NULL;
+}
+
+/* Pools are destroyed while waits of other threads trim them. */
+static void pools_end_while_they_are_trimmed(void **state)
+{
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, 0}};
+    pthread_t threads[2];
+    int results[2];
+
+    (void)state;
+    atomic_store(&over, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, free_and_wait, &results[i]), 0);
+    for (int i = 0; i < POOLS; i++) {
+        cudaMemPool_t pool;
+        void *ptr;
+
+        OK(cudaMemPoolCreate(&pool, &props));
+        OK(cudaMallocFromPoolAsync(&ptr, 100, pool, 0));
+        OK(cudaFreeAsync(ptr, 0));
+        OK(cudaMemPoolDestroy(pool));
+    }
+    atomic_store(&over, 1);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        OK(results[i]);
+    }
+}
+
 /* Threads and their per-thread streams end while the device is reset. */
 static void threads_end_during_a_reset(void **state)
 {
@@ -307,6 +388,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(handles_end_with_what_they_stand_for),
     cmocka_unit_test(nodes_are_told_while_graphs_come_and_go),
     cmocka_unit_test(streams_end_with_their_threads),
+    cmocka_unit_test(destructors_use_the_stream_of_their_thread),
+    cmocka_unit_test(pools_end_while_they_are_trimmed),
     cmocka_unit_test(threads_end_during_a_reset),
 };
 

@@ -928,6 +928,69 @@ static void measure(const char *what, const struct world *world, int count, size
     cuda.synchronize();
 }
 
+/* ---- an allocation beside a copy ---- */
+
+#define COPIED (32 * MIB)
+
+static atomic_bool gate_is_open;
+
+static void wait_at_gate(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&gate_is_open))
+        usleep(1000);
+}
+
+struct copying {
+    handle_t stream;
+    address_t there;
+    unsigned char *memory;
+    result_t pushed, launched, copied;
+};
+
+/* Copies behind a host function that waits for the main thread. */
+static void *copy_behind_gate(void *argument)
+{
+    struct copying *copying = argument;
+
+    copying->pushed = cuda.push(context);
+    copying->launched = cuda.launch_host(copying->stream, wait_at_gate, NULL);
+    copying->copied = cuda.in(copying->there, copying->memory, COPIED, copying->stream);
+    return NULL;
+}
+
+/* The first allocation in stream order, while a copy of another thread waits for what this thread does next. */
+static void beside(void)
+{
+    struct copying copying = {.memory = malloc(COPIED)};
+    handle_t stream = NULL;
+    address_t ptr = 0;
+    pthread_t thread;
+
+    if (!copying.memory)
+        exit(1);
+    start();
+    paint(copying.memory, COPIED, 1);
+    printf("streams %d", cuda.stream_create(&copying.stream, 1));
+    printf(" %d\n", cuda.stream_create(&stream, 1));
+    printf("alloc %d\n", cuda.alloc(&copying.there, COPIED));
+    printf("first copy %d\n", cuda.in(copying.there, copying.memory, COPIED, copying.stream));
+    if (pthread_create(&thread, NULL, copy_behind_gate, &copying))
+        exit(1);
+    usleep(200000);
+    alarm(60);
+    printf("alloc %d\n", cuda.alloc_async(&ptr, MIB, stream));
+    alarm(0);
+    atomic_store(&gate_is_open, true);
+    pthread_join(thread, NULL);
+    printf("copy %d %d %d\n", copying.pushed, copying.launched, copying.copied);
+    printf("free %d\n", cuda.drop_async(ptr, stream));
+    printf("synchronize %d\n", cuda.synchronize());
+    check_bytes("after", copying.there, MIB, copying.stream, 2);
+    printf("free %d\n", cuda.drop(copying.there));
+    free(copying.memory);
+}
+
 static void rates(int count)
 {
     struct world world;
@@ -951,7 +1014,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } scenes[] = {{"forms", forms},       {"live", live},       {"order", orders},    {"capture", capture},
                   {"contexts", contexts}, {"pools", pools},     {"shared", shared},   {"full", full},
-                  {"fails", fails},       {"threads", threads}, {"streams", streams}, {"processes", processes}};
+                  {"fails", fails},       {"threads", threads}, {"streams", streams}, {"processes", processes},
+                  {"beside", beside}};
     const char *way = argc > 1 ? argv[1] : "", *scene = argc > 2 ? argv[2] : "";
 
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);

@@ -4,10 +4,12 @@
  *
  * traced SCENE: "step" makes ranges of NVTX, copies, kernels, fills and waits; "kill" makes them and then ends by
  * SIGKILL, "exec" starts itself as "step" behind them; "tool" takes CUPTI before it uses CUDA; "thread" makes the
- * long copy on a thread that has ended when CUPTI tells of its calls.
+ * long copy on a thread that has ended when CUPTI tells of its calls; "plugin" loads a library, whose constructor
+ * calls cuInit() while another thread does.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -321,6 +323,53 @@ static void take_cupti(void)
     check(subscribe(&subscriber, (void (*)(void))start_driver, NULL), "subscribe");
 }
 
+/* ---- cuInit() in the constructor of a library, which runs with the loader's lock ---- */
+
+static int (*init)(unsigned);
+static sem_t plugin_is_starting;
+static int of_plugin = -1, of_thread = -1;
+
+static void *init_on_thread(void *unused)
+{
+    (void)unused;
+    while (sem_wait(&plugin_is_starting))
+        continue;
+    of_thread = init(0); /* loads libraries for the trace, and so waits for the constructor */
+    return NULL;
+}
+
+/* Called by the constructor of plugin.so. */
+void plugin_starts(void);
+void plugin_starts(void)
+{
+    sem_post(&plugin_is_starting);
+    usleep(200000);
+    of_plugin = init(0);
+}
+
+static void load_plugin(const char *path)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    pthread_t thread;
+
+    if (!library) {
+        printf("%s\n", dlerror());
+        exit(1);
+    }
+    find(library, "cuInit", &init);
+    sem_init(&plugin_is_starting, 0, 0);
+    if (pthread_create(&thread, NULL, init_on_thread, NULL))
+        exit(1);
+    alarm(60); /* ends a program that hangs */
+    if (!dlopen(path, RTLD_NOW)) {
+        printf("%s\n", dlerror());
+        exit(1);
+    }
+    pthread_join(thread, NULL);
+    alarm(0);
+    printf("cuInit: %d %d\n", of_plugin, of_thread);
+}
+
 int main(int argc, char **argv)
 {
     const char *scene = argc > 1 ? argv[1] : "";
@@ -332,6 +381,10 @@ int main(int argc, char **argv)
     if (!strcmp(scene, "capture")) {
         capture();
         return 0;
+    }
+    if (!strcmp(scene, "plugin") && argc > 2) {
+        load_plugin(argv[2]);
+        scene = "step";
     }
     if (!strcmp(scene, "fork")) { /* the child uses CUDA first, and the parent after it */
         if (fork() == 0)
