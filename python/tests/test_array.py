@@ -278,3 +278,34 @@ def test_text():
             for method, value in vars(thing).items():
                 if not method.startswith("_") and callable(getattr(value, "fget", value)) and not isinstance(value, type):
                     assert value.__doc__, f"{name}.{method} has no documentation"
+
+
+def test_types_of_ml_dtypes_have_no_text_of_their_own():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.ones(4, ml_dtypes.float8_e4m3fn)
+    pyleat.to_device(np.zeros(3, "V1"))
+    pyleat.to_device(np.zeros(3, "V2"))
+    for text in ("<V1", "|V1", "<V2", "<f1"):
+        pyleat.dtype(text)
+    if hasattr(ml_dtypes, "float8_e3m4"):
+        pyleat.to_device(np.ones(4, ml_dtypes.float8_e3m4))
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        there = np.ones(4, getattr(ml_dtypes, name))
+        assert pyleat.dtype(there.dtype).name == name
+        assert pyleat.to_device(there).dtype.name == name
+        assert pyleat.asarray(there).dtype.name == name
+    pyleat.copy(pyleat.empty(4, "float8_e4m3fn"), x)
+    assert pyleat.to_device(np.zeros(3, ">f4")).dtype.name == ">f4"
+
+
+def test_fills_keep_the_sign_and_need_one_number():
+    for kind in ("float32", "complex64"):
+        assert np.signbit(pyleat.full(2, -0.0, kind).to_host().real).all()
+        assert not np.signbit(pyleat.full(2, 0.0, kind).to_host().real).any()
+    assert np.signbit(pyleat.full(2, np.float32(-0.0)).to_host()).all()
+    for value in ([1, 2], np.arange(4), []):
+        with pytest.raises(ValueError, match="one number"):
+            pyleat.zeros(4).fill(value)
+        with pytest.raises(ValueError, match="one number"):
+            pyleat.asarray(np.zeros(4)).fill(value)
+    assert (pyleat.zeros(4).fill(np.array([3])).to_host() == 3).all()

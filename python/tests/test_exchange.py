@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import types
 import weakref
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from conftest import becomes_done
 
 import pyleat
-from pyleat import _c, _dlpack
+from pyleat import _c, _copy, _dlpack
 
 SOURCE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -232,6 +233,82 @@ def test_the_stream_of_a_consumer_is_kept():
     assert alive() is None
 
 
+def test_a_consumer_is_noted_once(monkeypatch):
+    x, theirs = pyleat.zeros(10), pyleat.Stream()
+    home, native = x.stream, theirs.native
+    monkeypatch.setattr(_dlpack, "own_stream", lambda native: None)  # so it is a stream of another package
+    for _ in range(5):
+        x._memory.use(_dlpack._consumer(native, x), True)
+        x._memory.use(home, True)
+    assert len(x._memory._others) == 1
+    assert x._memory._others[0] is not theirs
+    assert _dlpack._consumer(home.native, x) is home
+
+
+class Elsewhere:
+    """Memory of a GPU of another package, as far as DLPack says."""
+
+    def __init__(self, *there):
+        self.there = there
+
+    def __dlpack_device__(self):
+        return self.there
+
+
+def test_the_default_stream_is_that_of_the_objects_device(monkeypatch):
+    names = []
+
+    def device(name=None):
+        names.append(name)
+        return pyleat.device()
+
+    monkeypatch.setattr(_copy, "device", device)
+    for there, name in (((2, 1), "cuda:1"), ((10, 3), "hip:3"), ((13, 1), "cuda:1"), ((1, 0), None), ((99, 0), None)):
+        names.clear()
+        assert _copy.default_stream(np.zeros(3), Elsewhere(*there)) is pyleat.device().stream
+        assert names == [name]
+
+
+@gpu
+def test_memory_of_the_second_gpu():
+    if len([info for info in pyleat.devices() if info.driver == pyleat.device().info.driver]) < 2:
+        pytest.skip("needs two GPUs")
+    driver = pyleat.device().info.driver
+    x = pyleat.to_device(SOURCE, f"{driver}:1")
+    assert _copy._gpu_of(Theirs(x.__cuda_array_interface__)).name == f"{driver}:1"
+    y = pyleat.from_dlpack(Only(x, False))
+    assert y.device is x.device
+    assert (y.to_host() == SOURCE).all()
+    pyleat.asarray(Theirs(x.__cuda_array_interface__)).fill(2)
+    assert (x.to_host() == 2).all()
+
+
+def flags(capsule):
+    return _dlpack._ManagedVersioned.from_address(_dlpack._pointer(capsule, b"dltensor_versioned")).flags
+
+
+def test_copies_are_marked():
+    x = pyleat.to_device(SOURCE, kind=host_kind())
+    assert flags(x.__dlpack__(max_version=(1, 0))) == 0
+    assert flags(x.__dlpack__(max_version=(1, 0), copy=True)) == _dlpack.IS_COPIED
+    wide = x.broadcast_to(5, 2, 3, 4)
+    assert flags(wide.__dlpack__(max_version=(1, 0))) == _dlpack.READ_ONLY
+
+
+@gpu
+def test_dlpack_to_the_host_with_a_stream(gate, monkeypatch):
+    x = pyleat.zeros(SOURCE.shape, "float32")
+    x.stream.synchronize()
+    held = gate(x.stream)
+    x.fill(7)
+    held.open_later()
+    capsule = x.__dlpack__(dl_device=(1, 0), stream=x.stream.native, max_version=(1, 0))
+    assert flags(capsule) == _dlpack.IS_COPIED
+    there = Elsewhere(1, 0)
+    monkeypatch.setattr(Elsewhere, "__dlpack__", lambda self, **_: capsule, raising=False)
+    assert (pyleat.from_dlpack(there).to_host() == 7).all()
+
+
 @gpu
 def test_dlpack_to_the_host():
     x = pyleat.to_device(SOURCE)
@@ -249,3 +326,114 @@ class ToHost(Only):
 
     def __dlpack__(self, **arguments):
         return self.array.__dlpack__(dl_device=(1, 0), **arguments)
+
+
+class Managed:
+    """Managed memory of another package, or what says that it is."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return (13, 0)
+
+    def __dlpack__(self, **arguments):
+        self.arguments = arguments
+        return self.array.__dlpack__()
+
+
+class Waits:
+    """A stream of the driver cuda that notes what is asked of it."""
+
+    device = types.SimpleNamespace(info=types.SimpleNamespace(driver="cuda"))
+    native = 0x70
+    waits = 0
+
+    def synchronize(self):
+        self.waits += 1
+
+
+def test_managed_memory_is_ordered_as_device_memory():
+    there, stream = Managed(SOURCE.copy()), Waits()
+    found = _dlpack.consume(there, stream)
+    assert found.kind == "managed"
+    assert there.arguments["stream"] == 0x70
+    for settle in (_copy._settle, lambda stream, found: _copy._settle_strided(stream, *found)):
+        before = stream.waits
+        settle(stream, [found, found])
+        assert stream.waits == before + 1
+    assert not _copy._is_done(found)
+    with pytest.raises(BufferError, match="needs a stream"):
+        _dlpack.consume(there, None)
+
+
+@gpu
+def test_managed_memory_in_and_out(gate):
+    x = pyleat.zeros(SOURCE.shape, "float32")
+    there = Managed(SOURCE.copy())
+    pyleat.copy(x, there)
+    assert there.arguments["stream"] == x.stream.native
+    assert (x.to_host() == SOURCE).all()
+    a, b = pyleat.Stream(), pyleat.Stream()
+    y = pyleat.full(1 << 20, 1, "uint8", kind="managed", stream=a)
+    ptr = y.ptr
+    z = pyleat.from_dlpack(y, stream=b)
+    assert z.kind == "managed"
+    b.synchronize()
+    held = gate(b)  # work that pyleat does not see
+    del y, z
+    gc.collect()
+    others = [pyleat.full(1 << 20, 5, "uint8", kind="managed", stream=a) for _ in range(4)]
+    assert ptr not in [other.ptr for other in others]
+    held.open()
+
+
+# ---- __array_interface__
+
+
+class Interface:
+    """An object whose interface is computed at each access."""
+
+    def __init__(self, make):
+        self.make = make
+
+    @property
+    def __array_interface__(self):
+        return self.make()
+
+
+def test_numpy_scalars():
+    x = pyleat.asarray(np.float64(7))
+    others = [np.array(float(i)) for i in range(50)]
+    assert x.shape == ()
+    assert x.item() == 7
+    assert others[3] == 3
+    assert pyleat.to_device(np.int32(-5)).item() == -5
+    with pytest.raises(ValueError, match="read-only"):
+        pyleat.copy(np.float64(1), x)
+    with pytest.raises(ValueError, match="read-only"):
+        x.fill(1)
+
+
+def test_a_computed_interface_keeps_its_memory():
+    def make():
+        array = np.arange(5.0)
+        return {**array.__array_interface__, "theirs": array}
+
+    x = pyleat.asarray(Interface(make))
+    others = [np.full(5, 9.0) for _ in range(50)]
+    assert (x.to_host() == np.arange(5.0)).all()
+    assert len(others) == 50
+
+
+def test_an_interface_with_a_buffer():
+    there = {"shape": (2, 2), "typestr": "|u1", "version": 3}
+    x = pyleat.asarray(Interface(lambda: {**there, "data": b"abcd"}))
+    assert x.to_host().tobytes() == b"abcd"
+    assert x._readonly
+    data = bytearray(b"abcdef")
+    x = pyleat.asarray(Interface(lambda: {**there, "data": data, "offset": 2}))
+    x.fill(1)
+    assert data == b"ab\1\1\1\1"
+    with pytest.raises(ValueError, match="too few"):
+        pyleat.asarray(Interface(lambda: {**there, "data": b"abc"}))

@@ -237,3 +237,23 @@ def test_bad_models(tmp_path):
     with pytest.raises(pyleat.InvalidError):
         pyleat.save(tmp_path / "x.npy", {"a": DATA, "b": DATA})
     assert not (tmp_path / "x.npy").exists()
+
+
+def test_texts_with_a_zero_byte_are_refused(tmp_path):
+    one = {"a": np.zeros(2, np.float32)}
+    pyleat.save(tmp_path / "m.safetensors", one)
+    model = pyleat.Model(tmp_path / "m.safetensors")
+    cut = f"{tmp_path}/x\0.safetensors"
+    for call in (
+        lambda: pyleat.File(cut, "w"),
+        lambda: pyleat.Model(cut),
+        lambda: pyleat.save(cut, one),
+        lambda: pyleat.save(tmp_path / "n.safetensors", {"a\0b": one["a"]}),
+        lambda: pyleat.save(tmp_path / "n.safetensors", one, {"key\0": "text"}),
+        lambda: model.load("a\0*"),
+        lambda: pyleat.device("cpu:0\0"),
+        lambda: pyleat.Pool(name="a\0b"),
+    ):
+        with pytest.raises(ValueError, match="zero byte"):
+            call()
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]

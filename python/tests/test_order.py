@@ -2,10 +2,11 @@
 
 import ctypes
 import gc
+import threading
 import weakref
 
 import numpy as np
-from conftest import load_kernels
+from conftest import becomes_done, load_kernels
 
 import pyleat
 from pyleat import _c, _hold
@@ -116,6 +117,32 @@ def test_a_stream_waits_for_an_event_and_for_a_stream(gate):
     assert not b.done
     held.open()
     b.synchronize()
+
+
+class Meeting(pyleat.Stream):
+    """A stream whose record() returns only when two threads have called it."""
+
+    def record(self, event=None):
+        result = super().record(event)
+        self.barrier.wait(60)
+        return result
+
+
+def test_two_threads_wait_for_a_stream(gate):
+    a, b, c = Meeting(), pyleat.Stream(), pyleat.Stream()
+    a.barrier = threading.Barrier(2)
+    held = gate(a)
+    threads = [threading.Thread(target=one.wait, args=(a,)) for one in (b, c)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({event._handle for event in a._fences}) == 2
+    assert not becomes_done(b, 0.05)
+    assert not becomes_done(c, 0.05)
+    held.open()
+    b.synchronize()
+    c.synchronize()
 
 
 def test_a_file_is_read_after_the_write_of_another_stream(gate, tmp_path):

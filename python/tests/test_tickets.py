@@ -204,3 +204,10 @@ def test_tickets_of_copies_between_layouts(gate, nothing_running):
 
 async def waited(ticket):
     await ticket
+
+
+def test_infinite_times(ends):
+    x, source = ends
+    assert pyleat.copy_start(x, source, deadline=float("inf")).wait(float("inf"))
+    assert pyleat.copy_start(x, source, deadline=1e30).wait(1e30)
+    assert (x.to_host() == 3).all()

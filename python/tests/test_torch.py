@@ -2,7 +2,11 @@
 
 import ctypes
 import gc
+import importlib
+import sys
+import types
 
+import numpy as np
 import pytest
 
 import pyleat
@@ -85,6 +89,64 @@ def test_record_stream_delays_the_reuse(plug, gate):
 
 
 torch = None
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Return pyleat.torch over a stand-in for PyTorch, whose tensors are NumPy arrays, and a list of its waits."""
+    torch = types.ModuleType("torch")
+    torch.float32, torch.Tensor, torch.from_dlpack = "float32", type("Tensor", (), {}), np.from_dlpack
+    waits = []
+    torch.cuda = types.SimpleNamespace(
+        is_available=lambda: True,
+        is_current_stream_capturing=lambda: False,
+        device_count=lambda: 3,
+        synchronize=waits.append,
+        memory=types.SimpleNamespace(),
+    )
+    torch._C = types.SimpleNamespace(_cuda_hasPrimaryContext=lambda number: number != 1)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.delitem(sys.modules, "pyleat.torch", raising=False)
+    monkeypatch.delattr(pyleat, "torch", raising=False)
+    module = importlib.import_module("pyleat.torch")
+    monkeypatch.setattr(module, "leat_device", lambda where: pyleat.device())
+    yield module, torch, waits
+    del sys.modules["pyleat.torch"]
+    del pyleat.torch
+
+
+def test_pinned_memory_is_reused_after_a_wait(stand_in, monkeypatch):
+    module, torch, waits = stand_in
+    monkeypatch.setattr(module, "_DROPPED_BYTES", 3 * BYTES)
+    pool = pyleat.device().pool("pinned")
+    gc.collect()
+    pyleat._dlpack.sweep(True)
+    before = pool.stats().live_blocks
+    for i in range(9):
+        t = module.pinned(BYTES, "uint8")
+        t.fill(i)
+        del t
+        pyleat._dlpack.sweep()
+        assert len(module._dropped) == i % 3 + 1
+        assert waits == [0, 2] * (i // 3)
+    assert pool.stats().live_blocks == before + 3
+    torch.cuda.is_current_stream_capturing = lambda: True
+    module._reuse()
+    assert len(module._dropped) == 3
+    torch.cuda.is_current_stream_capturing = lambda: False
+    module._reuse()
+    assert pool.stats().live_blocks == before
+
+
+def test_the_allocator_of_a_mem_pool_is_kept(stand_in, monkeypatch):
+    module, torch, _ = stand_in
+    allocator = types.SimpleNamespace(allocator=lambda: "allocator")
+    monkeypatch.setattr(module, "_set_pool", lambda pool, number: None)
+    monkeypatch.setattr(module, "_allocator", lambda function: allocator)
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.MemPool = lambda made: made
+    assert module.mem_pool() == "allocator"
+    assert allocator in module._allocators
 
 
 @pytest.fixture

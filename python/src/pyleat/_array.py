@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Sequence, Tuple, Union
 from . import _c, _hold, _operand
 from ._device import _KIND_NAMES, Device, DeviceLike, Event, Pool, Stream, device
 from ._dtype import DType, dtype, numpy_dtype
-from ._errors import check, fail
+from ._errors import Error, Status, check, fail
 from ._shape import count, dense_strides, is_dense, span
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ class Memory:
         # The stream that needs no further order for any operation, if there is one. It is read without the lock:
         # a stale value can only be seen by threads that use the memory at the same time without any order.
         self._only: Stream | None = stream
+        # Handles that must exist when __del__ runs, which calls _release() at its end.
+        self._needs: list[object] = [stream._core]
+        _hold.needed[id(self._needs)] = self._needs
+
+    def _release(self, _needed: Any = _hold.needed) -> None:
+        _needed.pop(id(self._needs), None)
 
     def use(self, stream: Stream, write: bool) -> None:
         """Order the next operation of stream on this memory after the earlier ones of other streams."""
@@ -70,6 +76,7 @@ class Memory:
                 self._readers.append(stream)
             if stream is not self.stream and stream not in self._others:
                 self._others.append(stream)
+                self._needs.append(stream._core)
             self._only = None if self._readers else self._writer
 
     def wait(self, write: bool) -> None:
@@ -83,8 +90,6 @@ class Memory:
 class Block(Memory):
     """A block of a pool."""
 
-    _pool: Pool | None = None
-
     def __init__(self, nbytes: int, kind: str, stream: Stream, pool: Pool | None) -> None:
         ptr = c_void_p()
         for sweep in _hold.sweeps:
@@ -97,7 +102,8 @@ class Block(Memory):
         if status:
             fail(status)
         super().__init__(ptr.value or 0, nbytes, kind, stream)
-        self._pool = pool
+        if pool is not None and pool._owned:
+            self._needs.append(pool._core)
 
     def __del__(
         self,
@@ -106,12 +112,17 @@ class Block(Memory):
         _is_own: Any = _hold.is_own,
         _fail: Any = fail,
     ) -> None:
-        if not getattr(self, "ptr", 0) or not _is_own():
+        if not hasattr(self, "_needs") or not _is_own():
             return
-        for stream in self._others:
-            if _use(stream._handle, self.ptr):
-                stream.synchronize()
-        status = _free(self.stream._handle, self.ptr)
+        try:
+            if not self.ptr:
+                return
+            for stream in self._others:
+                if _use(stream._handle, self.ptr):
+                    stream.synchronize()
+            status = _free(self.stream._handle, self.ptr)
+        finally:
+            self._release()
         if status:
             _fail(status)  # Python passes it to sys.unraisablehook: guard mode found that the block was overrun
 
@@ -121,6 +132,7 @@ class Foreign(Memory):
 
     def __init__(self, ptr: int, nbytes: int, kind: str, stream: Stream, owner: object) -> None:
         super().__init__(ptr, nbytes, kind, stream)
+        self._needs += _operand.finalized(owner)
         self._owner = owner
 
     def __del__(self, _is_own: Any = _hold.is_own) -> None:
@@ -128,10 +140,16 @@ class Foreign(Memory):
             return
         for stream in {id(stream): stream for stream in (self.stream, *self._others)}.values():
             try:
-                if not stream.done:
+                done = stream.done
+            except Error as problem:
+                # The work failed, so it is over. But without the stream, nothing says when it is.
+                done = problem.status != Status.HANDLE
+            try:
+                if not done:
                     _hold.keep(EventHold(stream, (self._owner,)))
-            except Exception:  # the work failed, so it is over
-                pass
+            except Error:
+                _hold.lost.append(self._owner)
+        self._release()
 
 
 class EventHold:
@@ -497,11 +515,14 @@ def _pattern(value: Any, kind: DType) -> bytes:
     """Return the bytes of one element."""
     if kind.itemsize not in (1, 2, 4, 8, 16):
         raise TypeError(f"leat cannot fill elements of {kind.itemsize} bytes")
-    if value == 0:
+    if type(value) in (bool, int, float) and value == 0 and not str(value).startswith("-"):
         return bytes(kind.itemsize)
     import numpy
 
-    return numpy.asarray(value).astype(numpy_dtype(kind)).tobytes()
+    made = numpy.asarray(value)
+    if made.size != 1:
+        raise ValueError(f"fill needs one number, and not {made.size}: use copy() for an array")
+    return made.astype(numpy_dtype(kind)).tobytes()
 
 
 def _new_kind(kind: str) -> str:
@@ -623,7 +644,10 @@ def asarray(source: Any, *, device: DeviceLike = None, stream: Stream | None = N
 def from_dlpack(source: Any, *, device: DeviceLike = None, stream: Stream | None = None) -> Array:
     """Return an Array of the memory of an object with `__dlpack__`, without a copy; see :func:`asarray`."""
     from . import _dlpack
+    from ._copy import default_stream
 
+    if device is None and stream is None:
+        stream = default_stream(source)
     stream, _ = _choose(device, stream, None, "device")
     found = _dlpack.consume(source, stream)
     memory = Foreign(found.ptr, found.nbytes, found.kind, stream, found)

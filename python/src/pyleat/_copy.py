@@ -10,7 +10,7 @@ from typing import Any, Generator, NamedTuple, Sequence
 
 from . import _c, _hold
 from ._array import Array, EventHold, Memory, fill_layout
-from ._device import Event, Stream, device
+from ._device import Device, Event, Stream, device
 from ._dtype import DType
 from ._errors import Error, check, fail
 from ._operand import operand
@@ -20,6 +20,7 @@ _copy_sync = _lib.leat_copy_sync
 _from_buffer: Any = c_char.from_buffer
 _POINTS = {"staged": _c.POINT_STAGED, "done": _c.POINT_DONE, "durable": _c.POINT_DURABLE}
 _NOT_READY = 1
+_MOST_GPUS = 64
 # ctypes calls cannot be interrupted, so a long wait is cut into parts: Ctrl-C then works.
 _SLICE_NS = 50_000_000
 
@@ -76,7 +77,7 @@ class Ticket:
             raise ValueError(f"point {point!r}: must be one of {', '.join(_POINTS)}")
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _SLICE_NS if end is None else max(0, min(_SLICE_NS, int((end - time.monotonic()) * 1e9)))
+            left = _SLICE_NS if end is None else int(max(0, min(_SLICE_NS, (end - time.monotonic()) * 1e9)))
             status = self._wait(self._handle, number, left)
             if status == 0:
                 if number >= self._last:
@@ -198,17 +199,38 @@ def default_stream(*objects: Any) -> Stream:
                 from .torch import current_stream
 
                 return current_stream(item.device)
-        elif hasattr(item, "__cuda_array_interface__"):
-            info = _c.PointerInfo()
-            for name in ("cuda:0", "hip:0"):
-                try:
-                    stream = device(name).stream
-                except Error:
-                    continue
-                ptr = item.__cuda_array_interface__["data"][0]
-                if ptr and not _lib.leat_pointer_get_info(ptr, byref(info)) and info.kind:
-                    return stream
+        elif type(item).__module__ != "numpy":
+            found = _gpu_of(item)
+            if found is not None:
+                return found.stream
     return device().stream
+
+
+def _gpu_of(item: Any) -> Device | None:
+    """Return the device of another package's GPU memory, or None if it has none."""
+    if hasattr(item, "__dlpack_device__"):
+        from . import _dlpack
+
+        try:
+            name = _dlpack.device_name(item)
+            return device(name) if name is not None else None
+        except Exception:  # the package, or leat, does not know the device
+            pass
+    if hasattr(item, "__cuda_array_interface__"):
+        ptr = item.__cuda_array_interface__["data"][0]
+        info = _c.PointerInfo()
+        for driver in ("cuda", "hip") if ptr else ():
+            for number in range(_MOST_GPUS):
+                try:
+                    found = device(f"{driver}:{number}")
+                except Error:
+                    break
+                status = _lib.leat_pointer_get_info(ptr, byref(info))
+                if status or not info.kind:
+                    break  # no memory of this driver
+                if info.device == found._handle:  # NULL: of a device that is not open yet
+                    return found
+    return None
 
 
 def _stream_of(dst: Any, src: Any) -> Stream:
@@ -258,16 +280,20 @@ def _is_pageable(ptr: int) -> bool:
     return bool(info.raw.kind == 0)  # KIND_PAGEABLE
 
 
+# Memory that other packages use in work of their streams.
+_IN_STREAM_ORDER = ("device", "managed")
+
+
 def _is_done(found: Any) -> bool:
     """Return True if leat_copy_sync() leaves nothing to wait for on this side."""
-    return not found.nbytes or (found.kind != "device" and _is_pageable(found.ptr))
+    return not found.nbytes or (found.kind not in _IN_STREAM_ORDER and _is_pageable(found.ptr))
 
 
 def _settle(stream: Stream, foreign: list[Any]) -> None:
     """After a copy: keep what other packages own until the stream has passed, or wait for it."""
     torch = sys.modules.get("torch")
     for found in foreign:
-        if found.kind == "device":
+        if found.kind in _IN_STREAM_ORDER:
             owner = found.owner[1] if isinstance(found.owner, tuple) else found.owner
             if torch is None or not isinstance(owner, torch.Tensor):
                 # The other package does not know of this stream, so its later work must find the copy complete.
@@ -308,14 +334,15 @@ def move(dst: Any, src: Any, stream: Stream) -> None:
             _settle(stream, foreign)
         return
     to, of = _layouts(d, s)
-    check(_lib.leat_copy_layout(stream._handle, d.ptr, byref(to), s.ptr, byref(of)))
-    _settle_strided(stream, d, s)
+    with _hold.starting((d, s, stream)):
+        check(_lib.leat_copy_layout(stream._handle, d.ptr, byref(to), s.ptr, byref(of)))
+        _settle_strided(stream, d, s)
 
 
 def _settle_strided(stream: Stream, d: Any, s: Any) -> None:
     """Wait, if the call must, for a copy that leat makes by leat_copy_layout() or leat_copy_convert()."""
     foreign = [found for found in (d, s) if type(found) is not Array]
-    if any(found.kind != "device" for found in foreign):
+    if any(found.kind not in _IN_STREAM_ORDER for found in foreign):
         stream.synchronize()
     elif foreign:
         _settle(stream, foreign)
@@ -464,8 +491,9 @@ def convert(
         if isinstance(found, Array):
             found._memory.use(stream, write)
     to, of = _layouts(d, s)
-    check(_lib.leat_copy_convert(stream._handle, d.ptr, byref(to), s.ptr, byref(of), byref(conversion)))
-    _settle_strided(stream, d, s)
+    with _hold.starting((d, s, stream)):
+        check(_lib.leat_copy_convert(stream._handle, d.ptr, byref(to), s.ptr, byref(of), byref(conversion)))
+        _settle_strided(stream, d, s)
 
 
 def copy_start(dst: Any, src: Any, *, stream: Stream | None = None, deadline: float | None = None) -> Ticket:
@@ -485,13 +513,18 @@ def copy_start(dst: Any, src: Any, *, stream: Stream | None = None, deadline: fl
     objects = (d, s, stream)
     if not (d._dense and s._dense):
         to, of = _layouts(d, s)
-        check(_lib.leat_copy_layout(stream._handle, d.ptr, byref(to), s.ptr, byref(of)))
-        return _EventTicket(stream, d.nbytes, objects)
-    handle = c_void_p()
-    check(
-        _lib.leat_copy_start(stream._handle, d.ptr, s.ptr, d.nbytes, copy_options(deadline), byref(handle)),
-    )
-    return Ticket(handle.value or 0, objects)
+        with _hold.starting(objects):
+            check(_lib.leat_copy_layout(stream._handle, d.ptr, byref(to), s.ptr, byref(of)))
+            return _EventTicket(stream, d.nbytes, objects)
+    handle, options = c_void_p(), copy_options(deadline)
+    with _hold.starting(objects):
+        check(_lib.leat_copy_start(stream._handle, d.ptr, s.ptr, d.nbytes, options, byref(handle)))
+        return Ticket(handle.value or 0, objects)
+
+
+def nanoseconds(deadline: float) -> int:
+    """Return a deadline in seconds, which may be infinite, in nanoseconds."""
+    return int(max(1, min(deadline * 1e9, 1 << 62)))
 
 
 def copy_options(deadline: float | None) -> Any:
@@ -500,7 +533,7 @@ def copy_options(deadline: float | None) -> Any:
         return None
     if deadline <= 0:
         raise ValueError(f"deadline {deadline}: must be more than 0 seconds")
-    return byref(_c.CopyOptions(deadline_ns=max(1, int(deadline * 1e9))))
+    return byref(_c.CopyOptions(deadline_ns=nanoseconds(deadline)))
 
 
 def explain(dst: Any, src: Any, *, stream: Stream | None = None) -> str:

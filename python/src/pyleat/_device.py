@@ -10,7 +10,7 @@ from ctypes import byref, c_double, c_uint64, c_void_p
 from typing import Any, Union
 
 from . import _c, _hold
-from ._errors import Status, check, fail
+from ._errors import Status, c_text, check, fail
 
 _lib = _c.leat
 _write = ctypes.CDLL(None).write
@@ -90,6 +90,7 @@ class Device:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._core = _hold.Handle(handle, _lib.leat_device_close)
         self._stream: Stream | None = None
         self._pools: dict[str, Pool] = {}
         self._lock = threading.Lock()  # guards _stream and _pools
@@ -152,10 +153,6 @@ class Device:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self, _close: Any = _lib.leat_device_close, _is_own: Any = _hold.is_own) -> None:
-        if self._handle and _is_own():
-            _close(self._handle)
-
 
 DeviceLike = Union[Device, str, None]
 
@@ -169,7 +166,7 @@ def device(name: DeviceLike = None) -> Device:
         return name
     handle = c_void_p()
     with _open_lock:
-        check(_lib.leat_device_open(name.encode() if name is not None else None, byref(handle)))
+        check(_lib.leat_device_open(c_text(name) if name is not None else None, byref(handle)))
         opened = handle.value or 0
         found = _open.get(opened)
         if found is None:
@@ -198,10 +195,11 @@ class Stream:
 
     def __init__(self, device: DeviceLike = None) -> None:
         self.device: Device = _device(device)
-        self._owner: object = None
-        self._fence_event: Event | None = None
+        self._fences: list[Event] = []  # for wait()
         self._handle = _made(_lib.leat_stream_create, self.device._handle)
-        _own_streams[self.native] = self
+        self._core = _hold.Handle(self._handle, _lib.leat_stream_destroy, self.device._core)
+        self._native = self.native
+        _own_streams[self._native] = self
 
     @classmethod
     def wrap(cls, native: int, device: DeviceLike = None, owner: object = None) -> Stream:
@@ -211,9 +209,10 @@ class Stream:
         """
         self = cls.__new__(cls)
         self.device = _device(device)
-        self._owner = owner
-        self._fence_event = None
+        self._fences = []
+        self._native = native
         self._handle = _made(_lib.leat_stream_wrap, self.device._handle, native or None)
+        self._core = _hold.Handle(self._handle, _lib.leat_stream_destroy, self.device._core, owner)
         return self
 
     def __repr__(self) -> str:
@@ -255,16 +254,15 @@ class Stream:
             if self.device.info.driver != other.device.info.driver:
                 other.synchronize()  # streams of two drivers cannot wait for one another
                 return
-            # Another thread may record the event again before this wait. The wait is then for more work than
-            # necessary, and never for less.
-            if other._fence_event is None:
-                other._fence_event = Event(other.device)
-            other.record(other._fence_event)
-            check(_lib.leat_stream_wait(self._handle, other._fence_event._handle))
-
-    def __del__(self, _destroy: Any = _lib.leat_stream_destroy, _is_own: Any = _hold.is_own) -> None:
-        if self._handle and _is_own():
-            _destroy(self._handle)
+            # No other thread uses the event between the record and the wait. The wait is for this record, so the
+            # event can be recorded again after it.
+            try:
+                event = other._fences.pop()
+            except IndexError:
+                event = Event(other.device)
+            other.record(event)
+            check(_lib.leat_stream_wait(self._handle, event._handle))
+            other._fences.append(event)
 
 
 class Event:
@@ -366,7 +364,7 @@ class Pool:
         self.device: Device = _device(device)
         self.kind = kind
         options = _c.PoolOptions(
-            name=name.encode() if name is not None else None,
+            name=c_text(name) if name is not None else None,
             kind=kind_number(kind),
             limit_bytes=limit,
             soft_limit_bytes=soft_limit,
@@ -375,6 +373,7 @@ class Pool:
             dedicated=dedicated,
         )
         self._handle = _made(_lib.leat_pool_create, self.device._handle, byref(options))
+        self._core = _hold.Handle(self._handle, _lib.leat_pool_destroy, self.device._core)
         self._owned = True
 
     @classmethod
@@ -421,10 +420,6 @@ class Pool:
                 return written.read().decode("utf-8", "replace")
         finally:
             os.close(file)
-
-    def __del__(self, _destroy: Any = _lib.leat_pool_destroy, _is_own: Any = _hold.is_own) -> None:
-        if self._owned and _is_own():
-            _destroy(self._handle)
 
 
 def own_stream(native: int) -> Stream | None:

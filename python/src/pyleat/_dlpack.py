@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_uint, c_uint8, c_uint16, c_uint32, c_uint64
@@ -10,9 +11,9 @@ from ctypes import c_void_p, py_object
 from typing import TYPE_CHECKING, Any
 
 from . import _c, _hold
-from ._device import Device, Stream, own_stream
+from ._device import Stream, own_stream
 from ._dtype import DType, from_dlpack
-from ._operand import Operand
+from ._operand import Finalized, Operand
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
 _KINDS = {CPU: "pageable", CUDA: "device", CUDA_HOST: "pinned", ROCM: "device", ROCM_HOST: "pinned",
           CUDA_MANAGED: "managed"}
-READ_ONLY = 1
+READ_ONLY, IS_COPIED = 1, 2
 _NAME, _VERSIONED = b"dltensor", b"dltensor_versioned"
 
 
@@ -73,7 +74,7 @@ _delete_versioned = ctypes.cast(_native.pyleat_dlpack_delete_versioned, c_void_p
 # ---- in
 
 
-class _Consumed:
+class _Consumed(Finalized):
     """A tensor that another package exported. Its deleter is called when the last reference is gone."""
 
     def __init__(self, capsule: Any) -> None:
@@ -101,16 +102,28 @@ class _Consumed:
             _call(self._deleter)(self._address)
 
 
+def _driver(device_type: int) -> str:
+    return "hip" if device_type == ROCM else "cuda"
+
+
+def device_name(source: Any) -> str | None:
+    """Return leat's name of the GPU of an object with __dlpack_device__, or None for memory of the host."""
+    device_type, device_id = source.__dlpack_device__()
+    if _KINDS.get(int(device_type)) not in ("device", "managed"):
+        return None
+    return f"{_driver(device_type)}:{int(device_id)}"
+
+
 def consume(source: Any, stream: Stream | None) -> Operand:
-    """Take an object with __dlpack__ as an operand. Device memory is then ordered for work of stream."""
+    """Take an object with __dlpack__ as an operand. Device and managed memory is then ordered for stream."""
     device_type, device_id = source.__dlpack_device__()
     kind = _KINDS.get(int(device_type))
     if kind is None:
         raise BufferError(f"DLPack's device type {int(device_type)} is no CPU, CUDA or ROCm memory")
     arguments: dict[str, Any] = {}
-    if kind == "device":
-        if stream is None or stream.device.info.driver != ("cuda" if device_type == CUDA else "hip"):
-            where = f"{'cuda' if device_type == CUDA else 'hip'}:{device_id}"
+    if kind in ("device", "managed"):
+        if stream is None or stream.device.info.driver != _driver(device_type):
+            where = f"{_driver(device_type)}:{device_id}"
             raise BufferError(f"memory of {where} needs a stream of that device: pass stream= or device={where!r}")
         arguments["stream"] = stream.native or 1
     try:
@@ -154,7 +167,7 @@ class _Export:
 
 
 _exports: dict[int, _Export] = {}
-_lock = threading.RLock()  # guards _exports and _seen
+_sweeping = threading.Lock()  # held by the thread that sweeps; nobody waits for it
 _seen = 0
 
 
@@ -163,13 +176,26 @@ def sweep(all_of_them: bool = False) -> None:
     global _seen
     if not _exports or (_deleted.value == _seen and not all_of_them):
         return
-    with _lock:
+    if not _sweeping.acquire(blocking=False):
+        return
+    dead = []  # dropped outside the lock, because finalizers may call anything
+    try:
         _seen = _deleted.value
-        for key in [key for key, export in _exports.items() if export.over()]:
-            _exports.pop(key, None)
+        for key in list(_exports):
+            export = _exports.get(key)
+            if export is not None and export.over():
+                dead.append(_exports.pop(key, None))
+    finally:
+        _sweeping.release()
+
+
+def _in_child() -> None:
+    global _sweeping
+    _sweeping = threading.Lock()  # another thread of the parent may have held it
 
 
 _hold.sweeps.append(sweep)
+os.register_at_fork(after_in_child=_in_child)
 
 
 def device_of(array: Array) -> tuple[int, int]:
@@ -184,15 +210,22 @@ def device_of(array: Array) -> tuple[int, int]:
     return ROCM, info.ordinal
 
 
-def _consumer(native: int, device: Device) -> Stream:
+_PER_THREAD = 2  # CUDA's handle for the default stream of the calling thread: another queue in each thread
+
+
+def _consumer(native: int, array: Array) -> Stream:
     """Return the stream of a consumer. The memory refers to it, so it must not end before the memory does: streams of
     pyleat and of CuPy are kept. PyTorch's and JAX's never end."""
+    memory, device = array._memory, array.device
+    for known in (memory.stream, *memory._others):
+        if known._native == native and known.device is device and native != _PER_THREAD:
+            return known
     found = own_stream(native)
     if found is not None and found.device is device:
         return found
     owner = None
     cupy = sys.modules.get("cupy")
-    if cupy is not None and native > 2:  # neither of CUDA's default streams
+    if cupy is not None and native > _PER_THREAD:  # neither of CUDA's default streams
         current = cupy.cuda.get_current_stream()
         owner = current if current.ptr == native else None
     return Stream.wrap(native, device, owner)
@@ -207,7 +240,8 @@ def export(
 ) -> Any:
     """Make a capsule of an array, whose contents are ready for the consumer's stream, or for the host."""
     sweep(True)
-    device_type, device_id = device_of(array)
+    device_type, device_id = own_type, _ = device_of(array)
+    given = array
     if dl_device is not None and tuple(dl_device) != (device_type, device_id):
         if tuple(dl_device) != (CPU, 0) or copy is False:
             raise BufferError(f"the array is on DLPack's device {(device_type, device_id)}, not on {tuple(dl_device)}")
@@ -228,16 +262,18 @@ def export(
         raise BufferError("the array is read-only, which only DLPack 1.0 can say")
     memory = array._memory
     if device_type == CPU or device_type == CUDA_MANAGED:
-        if device_type == CPU and stream is not None:
+        # A consumer passes a stream of the array's own device also if it wants a copy on the host.
+        if own_type == CPU and stream is not None:
             raise BufferError("memory of the CPU has no streams: stream must be None")
-        memory.wait(not array._readonly)
-    elif stream != -1:
+        memory.wait(not array._readonly)  # the host can read managed memory too
+    if device_type != CPU and stream != -1 and (stream is not None or device_type != CUDA_MANAGED):
         # None means the legacy default stream (1). Registered as a user of the memory, the consumer's stream is
         # asked for its work when the memory is freed.
-        memory.use(_consumer(1 if stream is None else int(stream), array.device), not array._readonly)
+        memory.use(_consumer(1 if stream is None else int(stream), array), not array._readonly)
     made = _Export(array)
     if versioned:
-        made.managed = _ManagedVersioned(major=1, minor=0, flags=READ_ONLY if array._readonly else 0)
+        made.managed = _ManagedVersioned(major=1, minor=0)
+        made.managed.flags = (READ_ONLY if array._readonly else 0) | (IS_COPIED if array is not given else 0)
         made.managed.deleter = _delete_versioned
     else:
         made.managed = _Managed()
@@ -254,6 +290,5 @@ def export(
     name = _VERSIONED if versioned else _NAME
     capsule = _new(ctypes.addressof(made.managed), name, None)
     made.capsule = capsule
-    with _lock:
-        _exports[ctypes.addressof(made.managed)] = made
+    _exports[ctypes.addressof(made.managed)] = made
     return capsule

@@ -65,6 +65,7 @@ _BY_NAME = {kind.name: kind for kind in _TYPES}
 _BY_DLPACK = {kind._dlpack: kind for kind in _TYPES}
 _BY_MODEL = {kind._model: kind for kind in _TYPES}
 _BY_TYPESTR = {kind._typestr: kind for kind in _TYPES if "V" not in kind._typestr}
+_made: dict[str, DType] = {}  # types that leat does not know, by their text; only for objects that have no other name
 _PYTHON = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 UINT8 = _BY_NAME["uint8"]
 
@@ -89,9 +90,10 @@ def dtype(value: Any) -> DType:
         if name in _BY_NAME:
             return _BY_NAME[name]
         raise TypeError(f"pyleat has no type for {value!r}; names are {', '.join(_BY_NAME)}")
-    found = _BY_TYPESTR.get(value.str)
-    if not found and value.str[0] != ">":  # NumPy's names are the same for both byte orders
-        found = _BY_NAME.get(getattr(value, "name", ""))
+    # The name first, since NumPy has one text ("<V1", "<f1") for several types of ml_dtypes. But NumPy's names are the
+    # same for both byte orders.
+    found = _BY_NAME.get(getattr(value, "name", "")) if value.str[0] != ">" else None
+    found = found or _BY_TYPESTR.get(value.str)
     if found:
         return found
     if getattr(value, "hasobject", False):
@@ -101,7 +103,7 @@ def dtype(value: Any) -> DType:
 
 def from_typestr(text: str) -> DType:
     """Return a type by its text in NumPy's array interface. leat moves types that it does not know as bytes."""
-    found = _BY_TYPESTR.get(text)
+    found = _BY_TYPESTR.get(text) or _made.get(text)
     if found:
         return found
     if text[:1] in "<>|" and text[1:2] in "biufcmMSUV" and text[2:3].isdigit():
@@ -112,7 +114,7 @@ def from_typestr(text: str) -> DType:
             digits += letter
         size = int(digits) * (4 if text[1] == "U" else 1)
         made = DType(text, size, text, None, _big_endian(text))
-        _BY_TYPESTR[text] = made
+        _made[text] = made
         return made
     raise TypeError(f"pyleat has no type {text!r}; names are {', '.join(_BY_NAME)}")
 

@@ -106,6 +106,14 @@ def make_error(status: int, text: str) -> Error:
     return error
 
 
+def c_text(text: str | bytes) -> bytes:
+    """Return a text for a C function. Raises ValueError if a zero byte would end it early."""
+    found = text.encode() if isinstance(text, str) else text
+    if b"\0" in found:
+        raise ValueError(f"{text!r} has a zero byte")
+    return found
+
+
 def fail(status: int) -> NoReturn:
     """Raise the exception for the status that a call on this thread has just returned."""
     text: bytes = _c.leat.leat_last_error() or _c.leat.leat_status_text(status)

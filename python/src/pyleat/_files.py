@@ -10,7 +10,7 @@ from . import _c, _hold
 from ._array import Array
 from ._copy import Ticket, copy_options, default_stream
 from ._device import Stream, _made
-from ._errors import check
+from ._errors import c_text, check
 from ._operand import operand
 
 _lib = _c.leat
@@ -41,7 +41,7 @@ class File:
         flags = _MODES[mode] | (_c.FILE_CACHED if cached else 0) | (_c.FILE_DIRECT if direct else 0)
         self.path = os.fspath(path)
         self.mode = mode
-        self._handle = _made(_lib.leat_file_open, os.fsencode(path), flags)
+        self._handle = _made(_lib.leat_file_open, c_text(os.fsencode(path)), flags)
 
     @classmethod
     def wrap(cls, file: Any) -> File:
@@ -102,11 +102,12 @@ class File:
         if isinstance(found, Array):
             found._memory.use(stream, True)
         self._order(stream, False)
-        handle = _made(
-            _lib.leat_file_read_start, stream._handle, found.ptr, self._open(), offset, found.nbytes,
-            copy_options(deadline),
-        )  # fmt: skip
-        return Ticket(handle, (found, stream))
+        options = copy_options(deadline)
+        with _hold.starting((found, stream)):
+            handle = _made(
+                _lib.leat_file_read_start, stream._handle, found.ptr, self._open(), offset, found.nbytes, options
+            )
+            return Ticket(handle, (found, stream))
 
     def write(self, src: Any, offset: int = 0, *, stream: Stream | None = None) -> None:
         """Write src to the file at offset, and wait until the file has the bytes."""
@@ -122,11 +123,12 @@ class File:
         if isinstance(found, Array):
             found._memory.use(stream, False)
         self._order(stream, True)
-        handle = _made(
-            _lib.leat_file_write_start, stream._handle, self._open(), offset, found.ptr, found.nbytes,
-            copy_options(deadline),
-        )  # fmt: skip
-        return Ticket(handle, (found, stream))
+        options = copy_options(deadline)
+        with _hold.starting((found, stream)):
+            handle = _made(
+                _lib.leat_file_write_start, stream._handle, self._open(), offset, found.ptr, found.nbytes, options
+            )
+            return Ticket(handle, (found, stream))
 
     def sync(self, *, stream: Stream | None = None) -> None:
         """Wait until everything that was written is on the disk."""

@@ -8,10 +8,10 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence,
 
 from . import _c, _hold
 from ._array import Array, Memory, empty, fill_layout
-from ._copy import Ticket, copy, default_stream
+from ._copy import Ticket, copy, default_stream, nanoseconds
 from ._device import DeviceLike, Stream, _made, device
 from ._dtype import UINT8, DType, from_model
-from ._errors import Status, check, make_error
+from ._errors import Status, c_text, check, make_error
 from ._operand import operand
 from ._shape import span
 
@@ -39,28 +39,19 @@ class TensorInfo(NamedTuple):
 class _SetMemory(Memory):
     """The block of one file of a loaded set. The set is freed with its last tensor."""
 
-    def __init__(self, ptr: int, nbytes: int, stream: Stream, loaded: _Set) -> None:
+    def __init__(self, ptr: int, nbytes: int, stream: Stream, loaded: _hold.Handle) -> None:
         super().__init__(ptr, nbytes, "device", stream)
-        self._set = loaded
+        self._needs.append(loaded)
 
     def __del__(self, _use: Any = _lib.leat_block_use, _is_own: Any = _hold.is_own) -> None:
-        if self.ptr and _is_own():
+        if not _is_own():
+            return
+        try:
             for stream in self._others:
-                if _use(stream._handle, self.ptr):
+                if self.ptr and _use(stream._handle, self.ptr):
                     stream.synchronize()
-
-
-class _Set:
-    """A leat_model_set."""
-
-    def __init__(self, handle: int, stream: Stream, library: Any) -> None:
-        self._handle = handle
-        self._stream = stream  # must exist until the set is freed
-        self._destroy = library.leat_model_set_destroy
-
-    def __del__(self, _is_own: Any = _hold.is_own) -> None:
-        if _is_own():
-            self._destroy(self._handle)
+        finally:
+            self._release()
 
 
 class _Load(Ticket):
@@ -117,7 +108,7 @@ class Model(Mapping[str, TensorInfo]):
 
     def __init__(self, paths: Path | Sequence[Path]) -> None:
         several = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
-        names = (c_char_p * max(len(several), 1))(*(os.fsencode(path) for path in several))
+        names = (c_char_p * max(len(several), 1))(*(c_text(os.fsencode(path)) for path in several))
         self._files = _c.files()
         self._close = self._files.leat_model_close
         self._handle = _made(self._files.leat_model_open, names, len(several))
@@ -181,12 +172,12 @@ class Model(Mapping[str, TensorInfo]):
     ) -> _Load:
         """Start :meth:`load`, and return its ticket. Its `tensors` can be used by work of the stream at once."""
         stream = stream or _device_stream(device)
-        options = None if deadline is None else byref(_c.ModelOptions(deadline_ns=max(1, int(deadline * 1e9))))
+        options = None if deadline is None else byref(_c.ModelOptions(deadline_ns=nanoseconds(deadline)))
         handle = _made(
             self._files.leat_model_load_all, stream._handle, self._handle,
-            pattern.encode() if pattern is not None else None, options,
+            c_text(pattern) if pattern is not None else None, options,
         )  # fmt: skip
-        loaded = _Set(handle, stream, self._files)
+        loaded = _hold.Handle(handle, self._files.leat_model_set_destroy, stream._core)
         memories: dict[int, _SetMemory] = {}
         tensors = {}
         ptr = c_void_p()
@@ -270,9 +261,10 @@ class Model(Mapping[str, TensorInfo]):
             if isinstance(found, Array):
                 found._memory.use(stream, True)
             keep.append(found)
-        options = None if deadline is None else byref(_c.ModelOptions(deadline_ns=max(1, int(deadline * 1e9))))
-        handle = _made(self._files.leat_model_load_start, self._handle, items, len(places), options)
-        return _Load(handle, tuple(keep), {}, True)
+        options = None if deadline is None else byref(_c.ModelOptions(deadline_ns=nanoseconds(deadline)))
+        with _hold.starting((*keep, self)):
+            handle = _made(self._files.leat_model_load_start, self._handle, items, len(places), options)
+            return _Load(handle, tuple(keep), {}, True)
 
     def __del__(self, _is_own: Any = _hold.is_own) -> None:
         if self._handle and _is_own():
@@ -368,23 +360,25 @@ def save_start(
         if isinstance(found, Array):
             found._memory.use(stream, False)
         item.size = sizeof(_c.ModelSaveItem)
-        item.name = name.encode()
+        item.name = c_text(name)
         item.type = found.dtype._model.encode()
         item.dims = len(found.shape)
         item.shape = cast(shape, POINTER(c_int64))
         item.src = found.ptr
         item.src_bytes = found.nbytes
         keep += [found, shape]
-    entries = [_c.ModelEntry(key.encode(), text.encode()) for key, text in (metadata or {}).items()]
+    entries = [_c.ModelEntry(c_text(key), c_text(text)) for key, text in (metadata or {}).items()]
     options = _c.ModelSaveOptions(
-        deadline_ns=0 if deadline is None else max(1, int(deadline * 1e9)),
+        deadline_ns=0 if deadline is None else nanoseconds(deadline),
         metadata=cast((_c.ModelEntry * max(len(entries), 1))(*entries), POINTER(_c.ModelEntry)),
         metadata_count=len(entries),
     )
-    handle = _made(
-        _c.files().leat_model_save_start, stream._handle, os.fsencode(path), items, len(tensors), byref(options)
-    )
-    return _Save(handle, tuple(keep))
+    name_of_file = c_text(os.fsencode(path))
+    with _hold.starting(tuple(keep)):
+        handle = _made(
+            _c.files().leat_model_save_start, stream._handle, name_of_file, items, len(tensors), byref(options)
+        )
+        return _Save(handle, tuple(keep))
 
 
 __all__ = ["Model", "TensorInfo", "load", "load_start", "save", "save_start"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import Structure, byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
 from typing import Any
 
@@ -11,7 +12,7 @@ from ._device import Stream
 from ._dtype import _BY_TYPESTR as BY_TYPESTR
 from ._dtype import UINT8, DType, from_typestr
 from ._dtype import dtype as to_dtype
-from ._shape import count, dense_strides, is_dense
+from ._shape import count, dense_strides, is_dense, span
 
 
 class Operand:
@@ -77,7 +78,11 @@ _FORMATS = {
 }  # fmt: skip
 
 
-class _View:
+class Finalized:
+    """What keeps memory of another package, and lets it go in its finalizer."""
+
+
+class _View(Finalized):
     """A buffer of an object, which cannot be resized or closed while this lives."""
 
     def __init__(self, source: Any) -> None:
@@ -90,12 +95,22 @@ class _View:
 
 
 def _of_interface(source: Any, interface: dict[str, Any], kind: str) -> Operand:
-    ptr, readonly = interface["data"]
+    data = interface.get("data")
+    if data is None:  # the object itself is the buffer
+        data = source
     strides = interface.get("strides")
     text = interface["typestr"]
     # NumPy's text for types of ml_dtypes says only how many bytes they have.
     element = BY_TYPESTR.get(text) or (to_dtype(source.dtype) if hasattr(source, "dtype") else from_typestr(text))
-    return Operand(ptr, interface["shape"], element, strides, readonly, source, kind)
+    shape = tuple(interface["shape"])
+    if isinstance(data, tuple):
+        # The interface may have been computed, and may be all that keeps the memory.
+        return Operand(data[0], shape, element, strides, bool(data[1]), (interface, source), kind)
+    view, offset = _View(data), interface.get("offset", 0)
+    low, high = span(shape, strides or dense_strides(shape, element.itemsize), element.itemsize)
+    if offset + low < 0 or offset + high > view.raw.len:
+        raise ValueError(f"__array_interface__ has a buffer of {view.raw.len} bytes, too few for its shape {shape}")
+    return Operand((view.raw.buf or 0) + offset, shape, element, strides, bool(view.raw.readonly), (view, source), kind)
 
 
 def _of_buffer(source: Any) -> Operand:
@@ -108,6 +123,13 @@ def _of_buffer(source: Any) -> Operand:
     shape = tuple(raw.shape[: raw.ndim]) if raw.shape else (raw.len // max(raw.itemsize, 1),)
     strides = tuple(raw.strides[: raw.ndim]) if raw.strides else None
     return Operand(raw.buf or 0, shape, element, strides, bool(raw.readonly), (view, source))
+
+
+def finalized(owner: object) -> list[object]:
+    """Return the objects of an operand's owner that let the memory go in their finalizers."""
+    held = owner.owner if isinstance(owner, Operand) else owner
+    items = held if isinstance(held, tuple) else (held,)
+    return [item for item in items if isinstance(item, Finalized)]
 
 
 # The class Array, which its module adds.
@@ -126,7 +148,13 @@ def operand(source: Any, write: bool | None, stream: Stream | None = None) -> An
         return source
     kind = type(source)
     found: Operand
-    if kind.__module__ == "numpy" and hasattr(source, "__array_interface__"):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(source, numpy.generic):
+        # A scalar. Its memory, also that of its __array_interface__, belongs to a temporary array.
+        source = numpy.array(source)
+        source.flags.writeable = False
+        found = _of_interface(source, source.__array_interface__, "pageable")
+    elif kind.__module__ == "numpy" and hasattr(source, "__array_interface__"):
         found = _of_interface(source, source.__array_interface__, "pageable")
     elif hasattr(source, "__dlpack__"):
         from . import _dlpack

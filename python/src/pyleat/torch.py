@@ -18,7 +18,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Sequence, Union
 
 from . import _c
-from ._array import Array, empty
+from ._array import Array, Memory, empty
 from ._copy import default_stream
 from ._device import Device, Pool, Stream, device
 from ._models import Model, Path
@@ -34,6 +34,7 @@ _lock = threading.Lock()  # guards _streams, _plug and what the plug refers to
 _plug: ctypes.CDLL | None = None
 _kept: dict[int, Pool] = {}  # the pool that the plug uses for a device, kept while PyTorch may allocate from it
 _whole: Any = None
+_allocators: list[Any] = []  # of all MemPools, for ever
 
 
 def _driver() -> str:
@@ -77,8 +78,62 @@ def tensor(array: Array) -> Tensor:
 
 
 def pinned(shape: Union[int, Sequence[int]], dtype: TorchType = torch.float32, *, where: Any = None) -> Tensor:
-    """Return a CPU tensor in pinned memory of leat's pool, which PyTorch recognises (`is_pinned()`)."""
-    return tensor(empty(shape, dtype, device=leat_device(where), kind="pinned"))
+    """Return a CPU tensor in pinned memory of leat's pool, which PyTorch recognises (`is_pinned()`).
+
+    PyTorch does not say which streams use the tensor (`non_blocking=True`). So memory of tensors that are gone is
+    collected, and is used again after a later call of this function has waited once for all devices of PyTorch: when
+    the collection has 64 MiB or 256 tensors. Keep a tensor that you need again.
+    """
+    _reuse()
+    home = leat_device(where)
+    with _lock:
+        stream = _pinned_streams.get(home.name)
+        if stream is None or stream.device is not home:
+            stream = _pinned_streams[home.name] = Stream(home)
+    array = empty(shape, dtype, stream=stream, kind="pinned")
+    array._memory = _Pinned(array._memory)
+    return tensor(array)  # waits for the stream: the block may have been freed behind work of another one
+
+
+_pinned_streams: dict[str, Stream] = {}  # by device: a stream that never has work but leat's waits
+_dropped: list[Memory] = []  # blocks of tensors that are gone, which PyTorch's work may still use
+_reuse_lock = threading.Lock()  # guards removals from _dropped
+_DROPPED_BYTES, _DROPPED_COUNT = 64 << 20, 256
+
+
+class _Pinned(Memory):
+    """The block of a pinned tensor. The finalizer does not free it, but adds it to _dropped."""
+
+    def __init__(self, block: Memory) -> None:
+        super().__init__(block.ptr, block.nbytes, block.kind, block.stream)
+        self._block = block
+
+    def __del__(self, _dropped: list[Memory] = _dropped) -> None:
+        # What streams of leat have used the memory is the block's to know when it is freed.
+        self._block._others += self._others
+        self._block._needs += self._needs
+        _dropped.append(self._block)
+        self._release()
+
+
+def _reuse() -> None:
+    """Wait for PyTorch's devices and free the blocks in _dropped, if there are many."""
+    if len(_dropped) < _DROPPED_COUNT and sum(block.nbytes for block in list(_dropped)) < _DROPPED_BYTES:
+        return
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        return  # a wait would end the capture
+    with _reuse_lock:
+        over = list(_dropped)
+        _synchronize()
+        del _dropped[: len(over)]
+
+
+def _synchronize() -> None:
+    """Wait for all work of PyTorch."""
+    used = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    for number in range(torch.cuda.device_count()):
+        if used is None or used(number):
+            torch.cuda.synchronize(number)
 
 
 def load(
@@ -152,7 +207,7 @@ def mem_pool(pool: Pool | None = None, *, where: Any = None) -> Any:
     _set_pool(pool, _number(where))
     made = _allocator("pyleat_torch_alloc")
     result = torch.cuda.MemPool(made.allocator())
-    result._pyleat_allocator = made  # PyTorch does not keep it
+    _allocators.append(made)  # PyTorch does not keep it, and frees segments through it after the MemPool is gone
     return result
 
 
