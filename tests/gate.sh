@@ -1,11 +1,13 @@
 #!/bin/sh
-# gate.sh PROGRAM...: tests the tests. For each fault below, which LEAT_FAULT puts into every driver, at least one
-# program must notice it by a failing assertion; a crash or a hang alone does not count. Without a fault all must
-# pass. The faults of order are tested once more with staged pageable copies, which use other waits.
+# gate.sh PROGRAM...: tests the tests, two programs for each processor at a time. For each fault below, which
+# LEAT_FAULT puts into every driver, at least one program must notice it by a failing assertion; a crash or a hang
+# alone does not count. Without a fault all must pass. The faults of order are tested once more with staged pageable
+# copies, which use other waits.
 faults="copy-short fill-off query-ready wait-nothing order-loose"
 passed=0 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+export logs
 export ORDER_MODEL_SECONDS="${ORDER_MODEL_SECONDS:-4}"
 # Keep freed memory mapped: then a use after free reads a wrong value, which an assertion notices, instead of
 # crashing.
@@ -15,18 +17,24 @@ export ORDER_MODEL_KEEP_MEMORY=1
 export TEST_TIMEOUT=60 TEST_STUCK=45 TEST_LONGEST=150
 here=$(cd "${0%/*}" && pwd)
 
-# run FAULT PROGRAM: runs the program with the fault, and writes its output to the log.
-run() {
-    LEAT_FAULT=$1 LEAT_TEST_DEVICE=${LEAT_TEST_DEVICE:-cpu:0} "$here/limited.sh" "$2" >"$log" 2>&1
+# run_all FAULT PROGRAM...: runs the programs with the fault. Writes the output and the exit status of each to files,
+# whose names begin with the program's.
+run_all() {
+    export LEAT_FAULT=$1
+    shift
+    # shellcheck disable=SC2016
+    printf '%s\n' "$@" | LEAT_TEST_DEVICE=${LEAT_TEST_DEVICE:-cpu:0} xargs -P $((2 * $(nproc))) -I '{}' \
+        sh -c '"$0" "$1" >"$logs/${1##*/}.log" 2>&1; echo $? >"$logs/${1##*/}.code"' "$here/limited.sh" '{}'
 }
 
 # expect_passes PROGRAM...: all programs must pass without a fault.
 expect_passes() {
     passes=0
+    run_all none "$@"
     for program in "$@"; do
-        run none "$program"
-        code=$?
-        if [ $code -eq 0 ] || [ $code -eq 77 ]; then
+        log=$logs/${program##*/}.log
+        code=$(cat "$logs/${program##*/}.code")
+        if [ "$code" -eq 0 ] || [ "$code" -eq 77 ]; then
             passed=$((passed + 1))
             passes=$((passes + 1))
         else
@@ -43,15 +51,16 @@ expect_notice() {
     fault=$1
     shift
     noticed='' wrongly=''
+    run_all "$fault" "$@"
     for program in "$@"; do
-        run "$fault" "$program"
-        code=$?
+        log=$logs/${program##*/}.log
+        code=$(cat "$logs/${program##*/}.code")
         # cmocka reports a crash as a failed test, which does not count. But a program that failed an assertion may
         # crash later.
         if grep -q '\[   LINE   \].*: error: Failure!' "$log" ||
-            { [ $code -eq 1 ] && ! grep -q 'Test failed with exception' "$log"; }; then
+            { [ "$code" -eq 1 ] && ! grep -q 'Test failed with exception' "$log"; }; then
             noticed="$noticed ${program##*/}"
-        elif [ $code -ne 0 ] && [ $code -ne 77 ]; then
+        elif [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
             wrongly="$wrongly ${program##*/}($code)"
         fi
     done
