@@ -6,7 +6,7 @@
 
 #include "message.h"
 
-enum { MANY = 12 };
+enum { MANY = 6 };
 #define WINDOW (256 * KIB)
 #define MEMORY (MIB)
 #define BYTES (MIB + 3)
@@ -59,7 +59,7 @@ static struct many *make_many(const struct test_state *room, uint64_t memory_byt
         OK(leat_stream_create(room->device, &many->senders[i]));
         OK(leat_stream_create(room->device, &many->receivers[i]));
         many->src[i] = make_memory(room->device, room->stream, memory_kinds[i % MEMORY_KINDS], BYTES, 0);
-        many->dst[i] = make_memory(room->device, room->stream, memory_kinds[i / 3 % MEMORY_KINDS], BYTES, 0);
+        many->dst[i] = make_memory(room->device, room->stream, memory_kinds[i / 2 % MEMORY_KINDS], BYTES, 0);
         fill_memory(room->stream, &many->src[i], i);
     }
     return many;
@@ -106,6 +106,8 @@ static void blocked_receives_keep_little(void **state)
         struct memory dst = make_memory(room->device, room->stream, LEAT_KIND_DEVICE, 5 * MIB, 0);
         _Atomic uint32_t *open = test_alloc(room->device, LEAT_KIND_PINNED, sizeof *open * MANY);
         bool stashes = limits[l] >= WINDOW;
+        /* A GPU may have two of the streams in one queue, so that a send waits for a receive that is blocked. */
+        bool all_start = !strncmp(test_device_name(), "cpu", 3) && !getenv("LEAT_COPY_STAGE");
 
         fill_memory(room->stream, &src, 99);
         for (unsigned i = 0; i < MANY; i++) {
@@ -115,13 +117,13 @@ static void blocked_receives_keep_little(void **state)
         receive_many(many);
         send_many(many);
         /* The limit is used as far as windows fit into it. */
-        for (unsigned i = 0; i < 20000 && stashes && kept_by(many->ends.two) < limits[l]; i++)
+        for (unsigned i = 0; i < (all_start ? 20000 : 500) && stashes && kept_by(many->ends.two) < limits[l]; i++)
             test_sleep_us(1000);
         for (unsigned i = 0; i < 30; i++) {
             assert_true(kept_by(many->ends.two) <= limits[l]);
             test_sleep_us(1000);
         }
-        if (stashes && limits[l] % WINDOW == 0 && !getenv("LEAT_COPY_STAGE"))
+        if (stashes && limits[l] % WINDOW == 0 && all_start)
             assert_int_equal(kept_by(many->ends.two), limits[l]);
         OK(leat_receive(room->second, dst.at, many->ends.two, 1000, src.bytes));
         OK(leat_send(room->stream, many->ends.one, 1000, src.at, src.bytes));
