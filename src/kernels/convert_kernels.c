@@ -615,8 +615,9 @@ INLINE void find_row(const convert_task *task, const struct converted_strip *str
     if (row->first > 0)
         row->whole &= ~1u;
     row->odd = ((uint32_t)(uintptr_t)row->from & (group * task->src_bytes - 1)) != 0;
-    if (row->odd && !is_odd_readable(task, strip->copy, row->from,
-                                     row->src_step * (LEATI_ROW_GROUPS - 1) + group * task->src_bytes))
+    if (row->odd && row->whole &&
+        !is_odd_readable(task, strip->copy, row->from,
+                         row->src_step * (31 - (uint32_t)__builtin_clz(row->whole)) + group * task->src_bytes))
         row->whole = 0;
 }
 

@@ -13,6 +13,7 @@
 #define THREADS_WIDE 160u
 #define GANG_LEAST 16u
 #define ROW_GANG_LEAST 8u /* of threads with several groups */
+#define ROW_BLOCKS_FEW 4096u  /* with fewer, threads have half as many groups */
 #define THREADS_LEAST 32u
 
 /* As in kernels/convert_kernels.c. */
@@ -145,7 +146,7 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
 {
     struct leati_convert_task *task = &gpu->convert;
     unsigned src_bytes = canonical->src_unit_bytes, group = leati_row_group(canonical->unit_bytes, src_bytes);
-    unsigned period = 1;
+    unsigned period = 1, groups = LEATI_ROW_GROUPS;
     uint64_t taken = 1, lines, size;
 
     if (!canonical->dims || canonical->unit_bytes == 8 ||
@@ -167,8 +168,10 @@ static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_
     /* Groups begin at multiples of their size, so a line that does not may have a part of one more. */
     if (!is_even(canonical, true, taken, group * canonical->unit_bytes))
         size += group - 1;
-    if (!cut_strips(canonical, gpu,
-                    (struct strip_cut){lines, size, group * LEATI_ROW_GROUPS, period, ROW_GANG_LEAST}))
+    /* With few blocks the last of them are a good part of the time: then smaller ones are faster. */
+    if (lines * size / (group * groups * THREADS) < ROW_BLOCKS_FEW / leati_canonical_copies(canonical))
+        groups /= 2;
+    if (!cut_strips(canonical, gpu, (struct strip_cut){lines, size, group * groups, period, ROW_GANG_LEAST}))
         return false;
     gpu->kernel = "leat_convert_rows";
     return true;
