@@ -39,6 +39,10 @@ LEAT_NODISCARD LEAT_API leat_status leat_device_native(leat_device *device, void
  * means the legacy default stream, and the vendor's constants for the default streams (CU_STREAM_LEGACY,
  * CU_STREAM_PER_THREAD) are accepted too. Pools query the native stream and record events in it, so do not capture
  * it into a graph meanwhile. Destroying the leat stream ends only the wrapping.
+ * Order: leat copies from pageable memory at once if the native stream has no work. A stream made without
+ * CU_STREAM_NON_BLOCKING, and the per-thread default stream, have none while they wait for the legacy default
+ * stream. So wait for a host function there before such a stream copies what it writes; CUDA's own calls read such
+ * a source at once too (CUDA driver API, "API synchronization behavior").
  * Errors: HANDLE, INVALID (stream NULL; NULL native on the CPU device; a native stream of another device or one
  * that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED.
  */
