@@ -234,16 +234,23 @@ static void queue_drain_group(const void *group)
     unlock_queues();
 }
 
-static void queue_end(struct queue *queue)
+/* Ends a queue. Returns false if it has work that must wait. Then the queue must stay, because
+ * the work runs later. */
+static bool queue_end(struct queue *queue)
 {
     struct queue **link = &queues;
+    bool idle;
 
     lock_queues();
-    drain(queue);
+    queue->held = false;
+    go_on(queue);
+    idle = !queue->first;
     while (*link != queue)
         link = &(*link)->next;
-    *link = queue->next;
+    if (idle)
+        *link = queue->next;
     unlock_queues();
+    return idle;
 }
 
 static bool queue_is_reached(struct queue_mark *mark)

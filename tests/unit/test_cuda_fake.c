@@ -376,6 +376,103 @@ static void test_copies_in_the_context_of_the_memory(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
+/* The handles of default streams, each of which means another stream in each context. */
+static void *const default_streams[] = {NULL, (void *)1, (void *)2};
+
+static int let_default_streams_go(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        fakes.hold(0, default_streams[i], 0);
+    return 0;
+}
+
+static void write_pattern(void *ptr)
+{
+    test_pattern(ptr, BYTES, 6);
+}
+
+/* A copy on a default stream of one device, with memory of another device, must wait for the earlier work of that
+ * stream, and its later work for the copy. The fake library's device memory is host memory. */
+static void test_far_copies_keep_the_order_of_default_streams(void **state)
+{
+    static const leat_copy_region region = {BYTES / 4, 2, 1, BYTES / 2, BYTES / 2, 0, 0};
+    leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");
+    void *far, *pinned, *pageable = test_buffer(BYTES);
+    leat_stream *stream;
+
+    (void)state;
+    OK(leat_memory_alloc(other, LEAT_KIND_DEVICE, BYTES, &far));
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, BYTES, &pinned));
+    for (size_t i = 0; i < 6; i++) {
+        bool rows = i >= 3;
+
+        OK(leat_stream_wrap(device, default_streams[i % 3], &stream));
+        test_pattern(pinned, BYTES, i + 1);
+        memset(far, 0, BYTES);
+        fakes.hold(0, default_streams[i % 3], 1);
+        OK(rows ? leat_copy_3d(stream, far, pinned, &region) : leat_copy(stream, far, pinned, BYTES));
+        EXPECT_BYTES(far, BYTES, 0);
+        /* This copy comes later in the stream, so it must find the bytes of the first one. */
+        memset((char *)pinned + BYTES / 2, 0, BYTES / 2);
+        OK(leat_copy(stream, (char *)pinned + BYTES / 2, far, BYTES / 4));
+        fakes.hold(0, default_streams[i % 3], 0);
+        OK(leat_stream_synchronize(stream));
+        assert_memory_equal(far, pinned, BYTES / 4);
+        assert_memory_equal((char *)pinned + BYTES / 2, pinned, BYTES / 4);
+
+        /* The copy waits for the function that writes its source. */
+        memset(far, 0, BYTES);
+        memset(pageable, 0, BYTES);
+        fakes.hold(0, default_streams[i % 3], 1);
+        OK(leat_launch_host(stream, write_pattern, far));
+        OK(rows ? leat_copy_3d(stream, pageable, far, &region) : leat_copy(stream, pageable, far, BYTES));
+        fakes.hold(0, default_streams[i % 3], 0);
+        OK(leat_stream_synchronize(stream));
+        assert_memory_equal(pageable, far, BYTES / 4);
+        memset(pageable, 0, BYTES);
+        memset(far, 0, BYTES);
+        fakes.hold(0, default_streams[i % 3], 1);
+        OK(leat_launch_host(stream, write_pattern, pageable));
+        OK(rows ? leat_copy_3d(stream, far, pageable, &region) : leat_copy(stream, far, pageable, BYTES));
+        fakes.hold(0, default_streams[i % 3], 0);
+        OK(leat_stream_synchronize(stream));
+        EXPECT_PATTERN(far, BYTES / 4, 6);
+        OK(leat_stream_destroy(stream));
+    }
+    free(pageable);
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* A failure of each call for such a copy is reported, and nothing is left. */
+static void test_far_copies_that_fail(void **state)
+{
+    leat_device *device = fakes_open("cuda:0"), *other = fakes_open("cuda:1");
+    unsigned before, failures = 0, n = 1, reached;
+    void *far, *pinned;
+    leat_stream *stream;
+
+    (void)state;
+    OK(leat_memory_alloc(other, LEAT_KIND_DEVICE, BYTES, &far));
+    OK(leat_memory_alloc(device, LEAT_KIND_PINNED, BYTES, &pinned));
+    OK(leat_stream_wrap(device, NULL, &stream));
+    before = fakes.live();
+    do {
+        fakes.fail_at(n, LEATI_CUDA_ERROR_UNKNOWN);
+        failures += leat_copy(stream, far, pinned, BYTES) == LEAT_ERROR_DRIVER;
+        reached = fakes.calls();
+        fakes.fail_at(0, 0);
+        assert_int_equal(fakes.live(), before);
+    } while (n++ <= reached);
+    assert_int_equal(failures, 8); /* a stream, two events, two records, two waits, the copy */
+    OK(leat_copy(stream, far, pinned, BYTES));
+    OK(leat_device_close(other));
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* leat must translate the places of advice and prefetches, including the host, to the vendor's numbers and back.
  * Managed memory that the user allocated can be attached to a stream. */
 static void test_managed(void **state)
@@ -504,6 +601,8 @@ int main(void)
         cmocka_unit_test(test_pointers_of_the_user),
         cmocka_unit_test(test_two_contexts_on_one_gpu),
         cmocka_unit_test(test_copies_in_the_context_of_the_memory),
+        cmocka_unit_test_teardown(test_far_copies_keep_the_order_of_default_streams, let_default_streams_go),
+        cmocka_unit_test(test_far_copies_that_fail),
         cmocka_unit_test(test_unregistered_by_the_user),
         cmocka_unit_test(test_regions),
         cmocka_unit_test(test_long_pitches),

@@ -40,6 +40,49 @@ static leat_status copy_within(struct gpu_device *owner, struct leati_location d
     return leati_cuda_fail(owner->api, *name, code);
 }
 
+/* Returns true if the copy needs copy_beside(). owner: the device whose context the copy needs. */
+static bool is_beside(const struct gpu_stream *on, const struct gpu_device *owner)
+{
+    return owner != on->device && leati_cuda_is_default(on->handle);
+}
+
+/*
+ * Makes a copy in the context of owner, in the order of a default stream of another context. The handle of a
+ * default stream means another stream in each context, so the copy goes on a stream of its own, which waits for
+ * the default stream, and for which the default stream then waits. region: NULL for a copy of bytes.
+ */
+static leat_status copy_beside(struct leati_driver *driver, struct gpu_stream *on, struct gpu_device *owner,
+                               const struct leati_location *dst, const struct leati_location *src, size_t bytes,
+                               const leat_copy_region *region)
+{
+    void *beside = NULL, *before = NULL, *after = NULL;
+    leat_status status = leati_cuda_stream_create(driver, owner, &beside);
+
+    if (status == LEAT_OK)
+        status = leati_cuda_event_create(driver, on->device, &before);
+    if (status == LEAT_OK)
+        status = leati_cuda_event_create(driver, owner, &after);
+    if (status == LEAT_OK)
+        status = leati_cuda_event_record(driver, before, on);
+    if (status == LEAT_OK)
+        status = leati_cuda_stream_wait(driver, beside, before);
+    if (status == LEAT_OK)
+        status = region ? submit_region(driver, beside, dst, src, region)
+                        : leati_cuda_copy(driver, beside, *dst, *src, bytes);
+    if (status == LEAT_OK)
+        status = leati_cuda_event_record(driver, after, beside);
+    if (status == LEAT_OK)
+        status = leati_cuda_stream_wait(driver, on, after);
+    /* CUDA keeps a destroyed stream or event until its work is complete. */
+    if (before)
+        (void)LEATI_QUIETLY(leati_cuda_event_destroy(driver, before));
+    if (after)
+        (void)LEATI_QUIETLY(leati_cuda_event_destroy(driver, after));
+    if (beside)
+        (void)LEATI_QUIETLY(leati_cuda_stream_destroy(driver, beside));
+    return status;
+}
+
 LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream, struct leati_location dst,
                                       struct leati_location src, size_t bytes)
 {
@@ -53,6 +96,8 @@ LEATI_HOT leat_status leati_cuda_copy(struct leati_driver *driver, void *stream,
 
     if (on_host(&dst) && on_host(&src))
         return copy_on_host(driver, stream, dst.ptr, src.ptr, bytes);
+    if (!(to && from && to != from) && is_beside(on, owner))
+        return copy_beside(driver, on, owner, &dst, &src, bytes, NULL);
     LEATI_TRY(wait_for_source(on, &src));
     if (to && from && to != from)
         GPU_TRY(on->device, copy_peer, gpu_address_of(dst.ptr), to->context, gpu_address_of(src.ptr),
@@ -74,8 +119,9 @@ static cu_context context_of(const struct leati_location *end)
     return ((struct gpu_device *)end->device)->context;
 }
 
-static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
-                                 const struct leati_location *src, const leat_copy_region *region)
+static leat_status submit_region(struct leati_driver *driver, struct gpu_stream *on,
+                                 const struct leati_location *dst, const struct leati_location *src,
+                                 const leat_copy_region *region)
 {
     struct gpu_device *to = dst->kind == LEAT_KIND_DEVICE ? dst->device : NULL;
     struct gpu_device *from = src->kind == LEAT_KIND_DEVICE ? src->device : NULL;
@@ -88,6 +134,8 @@ static leat_status submit_region(struct gpu_stream *on, const struct leati_locat
                            .height = region->height,
                            .depth = region->depth};
 
+    if (!(to && from && to != from) && is_beside(on, owner))
+        return copy_beside(driver, on, owner, dst, src, 0, region);
     if (on_host(src))
         copy.src_host = src->ptr;
     else

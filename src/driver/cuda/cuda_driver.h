@@ -91,6 +91,13 @@ enum {
 
 #include "driver/gpu/gpu_driver.h"
 
+/* Returns true for the handles of default streams. Such a handle names no context: it means the default stream of
+ * the context in which a call is made. */
+static inline bool leati_cuda_is_default(cu_stream handle)
+{
+    return !handle || handle == LEATI_CU_STREAM_LEGACY || handle == LEATI_CU_STREAM_PER_THREAD;
+}
+
 /* ---- entries that only CUDA has ---- */
 
 /* cuda_virtual.c */

@@ -13,7 +13,7 @@ static leat_status check_native(const struct gpu_device *device, cu_stream *nati
     leat_status status;
     cu_result code;
 
-    if (!*native || *native == LEATI_CU_STREAM_LEGACY || *native == LEATI_CU_STREAM_PER_THREAD)
+    if (leati_cuda_is_default(*native))
         return LEAT_OK;
     GPU_CALL(device, code, stream_context, *native, &context);
     switch (code) {

@@ -19,8 +19,9 @@
 
 /* Submits a region by one vendor call. At most one end is on the host, and the slice size of each side is a
  * multiple of the pitch of this side. */
-static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
-                                 const struct leati_location *src, const leat_copy_region *region);
+static leat_status submit_region(struct leati_driver *driver, struct gpu_stream *on,
+                                 const struct leati_location *dst, const struct leati_location *src,
+                                 const leat_copy_region *region);
 
 static bool on_host(const struct leati_location *end)
 {
@@ -138,14 +139,14 @@ leat_status GPU(copy_3d)(struct leati_driver *driver, void *stream, struct leati
     if (on_host(&dst) && on_host(&src))
         return copy_region_on_host(driver, stream, dst.ptr, src.ptr, region);
     if (!long_pitch && slices_are_rows(region))
-        return submit_region(stream, &dst, &src, region);
+        return submit_region(driver, stream, &dst, &src, region);
     slice.depth = 1;
     for (size_t z = 0; z < region->depth; z++) {
         struct leati_location to = move_end(dst, z ? z * region->dst_slice_bytes : 0);
         struct leati_location from = move_end(src, z ? z * region->src_slice_bytes : 0);
 
         LEATI_TRY(long_pitch ? copy_rows(driver, stream, to, from, &slice)
-                             : submit_region(stream, &to, &from, &slice));
+                             : submit_region(driver, stream, &to, &from, &slice));
     }
     return LEAT_OK;
 }

@@ -37,8 +37,9 @@ leat_status leati_hip_copy(struct leati_driver *driver, void *stream, struct lea
     return LEAT_OK;
 }
 
-static leat_status submit_region(struct gpu_stream *on, const struct leati_location *dst,
-                                 const struct leati_location *src, const leat_copy_region *region)
+static leat_status submit_region(struct leati_driver *driver, struct gpu_stream *on,
+                                 const struct leati_location *dst, const struct leati_location *src,
+                                 const leat_copy_region *region)
 {
     hi_region_copy copy = {
         .src = {.ptr = src->ptr, .pitch = region->src_pitch_bytes, .width = region->width_bytes},
@@ -48,6 +49,7 @@ static leat_status submit_region(struct gpu_stream *on, const struct leati_locat
         .depth = region->depth,
         .kind = kind_of(dst, src)};
 
+    (void)driver;
     copy.src.height = region->depth > 1 ? region->src_slice_bytes / region->src_pitch_bytes : region->height;
     copy.dst.height = region->depth > 1 ? region->dst_slice_bytes / region->dst_pitch_bytes : region->height;
     LEATI_TRY(wait_for_source(on, src));
