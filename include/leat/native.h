@@ -55,7 +55,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_stream_native(leat_stream *stream, void
  * event NULL; a native event that the driver does not know, where it can tell), HOST_MEMORY, NOT_PERMITTED. */
 LEAT_NODISCARD LEAT_API leat_status leat_event_wrap(leat_device *device, void *native, leat_event **event);
 
-/* Returns the CUevent of an event. Errors: HANDLE, INVALID (native NULL). */
+/* Returns the CUevent of an event. The program may record it itself: leat's calls then use that record.
+ * Errors: HANDLE, INVALID (native NULL). */
 LEAT_NODISCARD LEAT_API leat_status leat_event_native(leat_event *event, void **native);
 
 /*

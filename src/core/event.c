@@ -139,6 +139,9 @@ leat_status leat_event_native(leat_event *event, void **native)
     event->shared = true;
     event->point.serial = 0;
     leati_unlock(&event->lock);
+    /* The program may record the event without leat from now on. Drivers count an event that was never recorded as
+     * reached. */
+    atomic_store_explicit(&event->recorded, true, memory_order_release);
     *native = event->device->driver->ops->event_native(event->device->driver, event->native);
     return LEAT_OK;
 }

@@ -111,6 +111,44 @@ static void a_wrapped_event_is_the_same_event(void **state)
     OK(leat_stream_synchronize(t->second));
 }
 
+/* The program may record a native event without leat, here through a wrapping. Then each call with the event must
+ * see the record. */
+static void records_of_a_native_event_count(void **state)
+{
+    struct test_state *t = *state;
+    leat_event *event, *wrapped;
+    struct test_gate *gate;
+    double milliseconds;
+    void *native, *block, *next;
+
+    OK(leat_event_create(t->device, &event));
+    OK(leat_event_native(event, &native));
+    OK(leat_event_query(event));
+    OK(leat_event_synchronize(event));
+    OK(leat_stream_wait(t->second, event));
+    OK(leat_stream_synchronize(t->second));
+    REFUSED(leat_event_elapsed(event, event, &milliseconds), LEAT_ERROR_INVALID, "never recorded");
+    OK(leat_event_wrap(t->device, native, &wrapped));
+    OK(leat_alloc(t->second, 4096, &block));
+    gate = test_gate_close(t->stream);
+    OK(leat_event_record(t->stream, wrapped));
+    assert_int_equal(leat_event_query(event), LEAT_NOT_READY);
+    OK(leat_block_use_until(event, block));
+    OK(leat_free(t->second, block));
+    OK(leat_alloc(t->second, 4096, &next));
+    if (next == block)
+        EXPECT_HELD(t->second, gate);
+    OK(leat_stream_wait(t->second, event));
+    EXPECT_HELD(t->second, gate);
+    test_gate_open(gate);
+    OK(leat_event_synchronize(event));
+    assert_int_equal(atomic_load(&gate->passed), 1);
+    OK(leat_free(t->second, next));
+    OK(leat_event_destroy(wrapped));
+    OK(leat_event_destroy(event));
+    OK(leat_stream_synchronize(t->second));
+}
+
 static void wrapped_memory_is_known(void **state)
 {
     struct test_state *t = *state;
@@ -195,6 +233,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(device_synchronize_includes_wrapped_streams),
     STATE_TEST(the_default_streams_of_cuda),
     STATE_TEST(a_wrapped_event_is_the_same_event),
+    STATE_TEST(records_of_a_native_event_count),
     STATE_TEST(wrapped_memory_is_known),
     STATE_TEST(a_device_has_a_context),
     STATE_TEST(a_context_of_the_users_own),

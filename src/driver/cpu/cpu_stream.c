@@ -735,6 +735,8 @@ leat_status cpu_event_elapsed(struct leati_driver *driver, void *start_handle, v
     (void)driver;
     let_go(first);
     let_go(last);
+    if (!first || !last)
+        return leati_fail(LEAT_ERROR_INVALID, "the %s event was never recorded", first ? "end" : "start");
     if (!first_ns || !last_ns)
         return LEAT_NOT_READY;
     *milliseconds = (double)(int64_t)(last_ns - first_ns) * 1e-6;
