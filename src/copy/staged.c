@@ -225,6 +225,22 @@ static leat_status make(leat_device *device, struct leati_stager **made)
     return LEAT_OK;
 }
 
+/* Calls make() so that its driver calls end no capture of a stream, and so that no capture of another thread
+ * forbids them. Otherwise the wait in try_set_up() could be refused, and the device would have no staging for
+ * good. */
+static leat_status make_during_captures(leat_device *device, struct leati_stager **made)
+{
+    struct leati_driver *driver = device->driver;
+    unsigned mode = LEATI_CAPTURE_RELAXED;
+    bool exchanged =
+        driver->ops->capture_mode && LEATI_QUIETLY(driver->ops->capture_mode(driver, &mode)) == LEAT_OK;
+    leat_status status = make(device, made);
+
+    if (exchanged)
+        (void)LEATI_QUIETLY(driver->ops->capture_mode(driver, &mode));
+    return status;
+}
+
 leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
 {
     leat_status status = LEAT_OK;
@@ -235,7 +251,7 @@ leat_status leati_stager_get(leat_device *device, struct leati_stager **stager)
     leati_lock(&make_lock);
     *stager = atomic_load_explicit(&device->stager, memory_order_acquire);
     if (!*stager)
-        status = make(device, stager);
+        status = make_during_captures(device, stager);
     leati_unlock(&make_lock);
     return status;
 }

@@ -549,7 +549,7 @@ static void test_images(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
-/* ---- traces ---- */
+/* ---- captures ---- */
 
 /* The recorder of traces asks about events while a stream is captured. The fake library ends a capture if a thread
  * does that in another mode than the relaxed one. */
@@ -577,6 +577,38 @@ static void test_trace_during_capture(void **state)
     OK(leat_stream_synchronize(streams[0]));
     OK(leat_trace_stop(&stats));
     assert_int_equal(stats.lost_times, 0);
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* The second copy of pageable memory starts a thread that sets up staging. Its calls must not end a capture of the
+ * program. */
+static void test_set_up_during_capture(void **state)
+{
+    const struct timespec moment = {.tv_nsec = 100000000};
+    leat_device *device = fakes_open("cuda:0");
+    cu_result (*begin)(cu_stream stream, unsigned mode), (*end)(cu_stream stream, void **graph);
+    cu_result (*exchange)(unsigned *mode);
+    void *memory, *captured, *graph, *pageable = test_buffer(BYTES);
+    unsigned mode = 2; /* relaxed: the calls of this thread do not end the capture */
+    leat_stream *streams[2];
+
+    (void)state;
+    OK(leat_native_symbol(device, "cuStreamBeginCapture_v2", (void **)&begin));
+    OK(leat_native_symbol(device, "cuStreamEndCapture", (void **)&end));
+    OK(leat_native_symbol(device, "cuThreadExchangeStreamCaptureMode", (void **)&exchange));
+    for (int i = 0; i < 2; i++)
+        OK(leat_stream_create(device, &streams[i]));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, BYTES, &memory));
+    OK(leat_stream_native(streams[1], &captured));
+    assert_int_equal(begin(captured, 0), 0);
+    assert_int_equal(exchange(&mode), 0);
+    for (int i = 0; i < 2; i++)
+        OK(leat_copy(streams[0], memory, pageable, BYTES));
+    nanosleep(&moment, NULL);
+    assert_int_equal(exchange(&mode), 0);
+    assert_int_equal(end(captured, &graph), 0);
+    free(pageable);
     OK(leat_device_close(device));
     assert_int_equal(fakes.live(), 0);
 }
@@ -617,6 +649,7 @@ int main(void)
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_trace_during_capture),
+        cmocka_unit_test(test_set_up_during_capture),
         cmocka_unit_test(test_info),
     };
 
