@@ -240,6 +240,9 @@ leat_status leati_enable_peers(struct leat_device *first, struct leat_device *se
  * handles. */
 struct leat_device *leati_device_of(const struct leati_driver *driver, const void *native);
 
+/* Returns true if a device of the driver is open. */
+bool leati_driver_is_open(const struct leati_driver *driver);
+
 /* ---- memory outside pools (memory.c) ---- */
 
 /* Implement leat_free() and leat_memory_free() for memory outside pools. Return POINTER if leat does not know the

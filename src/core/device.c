@@ -253,6 +253,17 @@ struct leat_device *leati_device_of(const struct leati_driver *driver, const voi
     return device;
 }
 
+bool leati_driver_is_open(const struct leati_driver *driver)
+{
+    struct leat_device *device;
+
+    leati_lock(&list_lock);
+    for (device = list; device && device->driver != driver; device = device->next)
+        continue;
+    leati_unlock(&list_lock);
+    return device != NULL;
+}
+
 /* Opens a device that is not open yet. Call under open_lock. */
 static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
                             leat_device **opened) LEATI_REQUIRES(open_lock)

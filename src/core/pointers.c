@@ -346,8 +346,26 @@ static void remember(const void *ptr, size_t bytes, bool pageable)
         atomic_store_explicit(&pageable_pieces[piece % PIECES], pageable ? piece : 0, memory_order_relaxed);
 }
 
+/* Queries one driver. A failure of a driver that this lookup does not need counts as pageable: CUDA, for example,
+ * fails in a child of fork(), and copies on the CPU device must work there. asked: see find(). */
+static leat_status ask_driver(struct leati_driver *driver, const struct leati_driver *asked, const void *ptr,
+                              struct leati_pointer_info *place)
+{
+    bool needed = asked ? driver == asked : leati_driver_is_open(driver);
+    leat_status status;
+
+    if (needed)
+        return driver->ops->pointer_query(driver, ptr, place);
+    status = LEATI_QUIETLY(driver->ops->pointer_query(driver, ptr, place));
+    if (status == LEAT_ERROR_POINTER)
+        return driver->ops->pointer_query(driver, ptr, place); /* again, for the message */
+    if (status != LEAT_OK)
+        *place = (struct leati_pointer_info){.kind = LEAT_KIND_PAGEABLE};
+    return LEAT_OK;
+}
+
 /* Queries every loaded driver; uses the first answer other than pageable. */
-static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
+static leat_status ask_drivers(const struct leati_driver *asked, const void *ptr, struct leati_endpoint *endpoint)
 {
     struct leati_driver *driver;
     leat_status loaded;
@@ -358,7 +376,7 @@ static leat_status ask_drivers(const void *ptr, struct leati_endpoint *endpoint)
 
         if (loaded != LEAT_OK || !driver->ops->pointer_query)
             continue;
-        LEATI_TRY(driver->ops->pointer_query(driver, ptr, &place));
+        LEATI_TRY(ask_driver(driver, asked, ptr, &place));
         if (place.kind == LEAT_KIND_PAGEABLE)
             continue;
         endpoint->location.kind = place.kind;
@@ -386,7 +404,7 @@ LEATI_HOT static leat_status find(struct leati_driver *driver, const void *ptr, 
     } else {
         fill_pageable(ptr, endpoint);
         if (ask)
-            LEATI_TRY(ask_drivers(ptr, endpoint));
+            LEATI_TRY(ask_drivers(driver, ptr, endpoint));
     }
     /* Memory that another vendor's driver pinned is pageable for this one. */
     if (driver && endpoint->driver && endpoint->driver != driver && endpoint->location.kind == LEAT_KIND_PINNED)

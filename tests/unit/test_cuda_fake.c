@@ -12,6 +12,7 @@
 
 #include "driver/cuda/cuda_types.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -287,6 +288,55 @@ static void test_unregistered_by_the_user(void **state)
     OK(leat_unregister(host));
     OK(leat_device_close(device));
     free(host);
+    assert_int_equal(fakes.live(), 0);
+}
+
+/* Fails the first lookup of an address in CUDA. */
+static void fail_lookup(void)
+{
+    fakes.fail_at(1, LEATI_CUDA_ERROR_NOT_INITIALIZED);
+}
+
+/* CUDA fails in a child of fork(), for example. This must not fail the lookups of the CPU device, nor change the
+ * last error; but CUDA's own lookups fail. */
+static void test_lookups_without_cuda(void **state)
+{
+    leat_pointer_info info = LEAT_POINTER_INFO_INIT;
+    leat_device *device = NULL, *cpu = fakes_open("cpu:0");
+    char *src = test_buffer(2 * BYTES), *dst = src + BYTES, before[1024];
+    leat_stream *stream, *own;
+    void *d;
+
+    (void)state;
+    OK(leat_stream_create(cpu, &own));
+    snprintf(before, sizeof before, "%s", leat_last_error());
+    for (int open = 0; open < 2; open++) {
+        if (open)
+            device = fakes_open("cuda:0");
+        test_pattern(src, BYTES, 3 + (uint64_t)open);
+        fail_lookup();
+        OK(leat_copy(own, dst, src, BYTES));
+        assert_int_equal(fakes.calls() > 0, 1);
+        fakes.fail_at(0, 0);
+        OK(leat_stream_synchronize(own));
+        EXPECT_PATTERN(dst, BYTES, 3 + (uint64_t)open);
+        assert_string_equal(leat_last_error(), before);
+        fail_lookup();
+        if (open)
+            REFUSED(leat_pointer_get_info(src, &info), LEAT_ERROR_DRIVER, "fork");
+        else
+            OK(leat_pointer_get_info(src, &info));
+    }
+    fakes.fail_at(0, 0);
+    OK(leat_stream_create(device, &stream));
+    OK(leat_alloc(stream, BYTES, &d));
+    fail_lookup();
+    REFUSED(leat_copy(stream, d, src, BYTES), LEAT_ERROR_DRIVER, "fork");
+    fakes.fail_at(0, 0);
+    OK(leat_free(stream, d));
+    OK(leat_device_close(device));
+    OK(leat_device_close(cpu));
+    free(src);
     assert_int_equal(fakes.live(), 0);
 }
 
@@ -631,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_wrapped_stream),
         cmocka_unit_test(test_wrapped_event),
         cmocka_unit_test(test_pointers_of_the_user),
+        cmocka_unit_test(test_lookups_without_cuda),
         cmocka_unit_test(test_two_contexts_on_one_gpu),
         cmocka_unit_test(test_copies_in_the_context_of_the_memory),
         cmocka_unit_test_teardown(test_far_copies_keep_the_order_of_default_streams, let_default_streams_go),
