@@ -17,6 +17,11 @@
 
 #include <cuda.h>
 
+#if CUDA_VERSION < 13000 /* older headers lack these */
+#define CUDA_ERROR_CONTAINED 226
+#define CUDA_ERROR_TENSOR_MEMORY_LEAK 721
+#endif
+
 LEATI_CUDA_CONSTANT_LIST(CHECK_CONSTANT)
 
 CHECK_TYPE(cu_device, CUdevice);

@@ -577,6 +577,34 @@ static void test_managed(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
+/* ---- errors ---- */
+
+/* After each of these errors the process can no longer use the device. */
+static void test_lost_devices(void **state)
+{
+    static const struct {
+        unsigned code;
+        const char *name, *advice;
+    } losses[] = {
+        {LEATI_CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "compute-sanitizer"},
+        {LEATI_CUDA_ERROR_CONTAINED, "CUDA_ERROR_CONTAINED", "Xid"},
+        {LEATI_CUDA_ERROR_TENSOR_MEMORY_LEAK, "CUDA_ERROR_TENSOR_MEMORY_LEAK", "compute-sanitizer"},
+    };
+    leat_device *device = fakes_open("cuda:0");
+    leat_stream *stream;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        fakes.fail_at(1, losses[i].code);
+        REFUSED(leat_stream_query(stream), LEAT_ERROR_DEVICE_LOST, losses[i].name);
+        assert_non_null(strstr(leat_last_error(), losses[i].advice));
+        fakes.fail_at(0, 0);
+    }
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* ---- modules ---- */
 
 static void test_images(void **state)
@@ -697,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_managed),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_no_counters),
+        cmocka_unit_test(test_lost_devices),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_trace_during_capture),

@@ -116,6 +116,7 @@ typedef cu_region_copy cu_region_copy_peer;
     X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221)                                                                     \
     X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                                                                    \
     X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223)                                                                   \
+    X(CUDA_ERROR_CONTAINED, 226)                                                                                  \
     X(CUDA_ERROR_INVALID_SOURCE, 300)                                                                             \
     X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302)                                                             \
     X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303)                                                                  \
@@ -138,6 +139,7 @@ typedef cu_region_copy cu_region_copy_peer;
     X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                                                                      \
     X(CUDA_ERROR_INVALID_PC, 718)                                                                                 \
     X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                                              \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721)                                                                         \
     X(CUDA_ERROR_NOT_PERMITTED, 800)                                                                              \
     X(CUDA_ERROR_NOT_SUPPORTED, 801)                                                                              \
     X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                                                                           \
