@@ -73,7 +73,8 @@ struct leat_device {
     char name[16];
     unsigned opens;              /* number of opens without a close; under open_lock of device.c */
     struct leat_device *next;    /* next open device; under list_lock of device.c */
-    atomic_uint_least64_t peers; /* bit n: peer access to the driver's device n is enabled */
+    unsigned slot;               /* a number that no other open device has; 64: all 64 are taken */
+    atomic_uint_least64_t peers; /* bit n: peer access to the open device in slot n is enabled */
     struct leati_lock lock;      /* guards streams, events and host_calls */
     struct leati_link streams, events;
     struct host_call *host_calls;  /* submitted host functions that have not run yet (stream.c) */

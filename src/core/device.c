@@ -264,6 +264,17 @@ bool leati_driver_is_open(const struct leati_driver *driver)
     return device != NULL;
 }
 
+/* Returns the lowest slot that no open device has. */
+static unsigned free_slot(void) LEATI_REQUIRES(list_lock)
+{
+    uint64_t taken = 0;
+
+    leati_assert_locked(&list_lock);
+    for (const struct leat_device *device = list; device; device = device->next)
+        taken |= device->slot < 64 ? UINT64_C(1) << device->slot : 0;
+    return ~taken ? (unsigned)__builtin_ctzll(~taken) : 64;
+}
+
 /* Opens a device that is not open yet. Call under open_lock. */
 static leat_status open_new(const char *what, struct leati_driver *driver, int ordinal, void *context,
                             leat_device **opened) LEATI_REQUIRES(open_lock)
@@ -300,6 +311,7 @@ static leat_status open_new(const char *what, struct leati_driver *driver, int o
         .driver = driver, .native = device->native, .ordinal = ordinal, .name = device->name};
     device->traced_calls = (struct leati_traced_stream){.device = &device->traced};
     leati_lock(&list_lock);
+    device->slot = free_slot();
     device->next = list;
     list = device;
     leati_unlock(&list_lock);
@@ -356,11 +368,10 @@ static void list_remove(struct leat_device *device)
     while (*place != device)
         place = &(*place)->next;
     *place = device->next;
-    /* Clear the device's bit in all other devices: if it is opened again, it has a new context, without peer
+    /* Clear the device's bit in all other devices: the next device in its slot has another context, without peer
      * access from others. Relaxed: no other data depends on the bits. */
-    for (struct leat_device *other = list; other && device->ordinal < 64; other = other->next)
-        if (other->driver == device->driver)
-            atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->ordinal), memory_order_relaxed);
+    for (struct leat_device *other = list; other && device->slot < 64; other = other->next)
+        atomic_fetch_and_explicit(&other->peers, ~(UINT64_C(1) << device->slot), memory_order_relaxed);
     leati_unlock(&list_lock);
 }
 
@@ -368,7 +379,7 @@ static void list_remove(struct leat_device *device)
  * before access is enabled goes through host memory, which is also correct. */
 static leat_status enable_peer(struct leat_device *device, struct leat_device *peer)
 {
-    uint64_t bit = UINT64_C(1) << peer->ordinal;
+    uint64_t bit = UINT64_C(1) << peer->slot;
     leat_status status;
 
     if (atomic_fetch_or_explicit(&device->peers, bit, memory_order_relaxed) & bit)
@@ -381,7 +392,7 @@ static leat_status enable_peer(struct leat_device *device, struct leat_device *p
 
 leat_status leati_enable_peers(struct leat_device *first, struct leat_device *second)
 {
-    if (first == second || !first->driver->ops->peer_enable || first->ordinal > 63 || second->ordinal > 63)
+    if (first == second || !first->driver->ops->peer_enable || first->slot > 63 || second->slot > 63)
         return LEAT_OK;
     LEATI_TRY(enable_peer(first, second));
     return enable_peer(second, first);

@@ -227,8 +227,17 @@ cu_result cuCtxGetDevice(cu_device *device)
 }
 
 FORWARD_AFTER(enter_uncaptured(NULL), cu_result cuCtxSynchronize(void), synchronize_context())
-FORWARD_AFTER(enter_context(), cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags),
-              peer == current() ? LEATI_CUDA_ERROR_INVALID_DEVICE : LEATI_CUDA_SUCCESS)
+
+static atomic_uint peer_count; /* successful calls of cuCtxEnablePeerAccess() */
+
+cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned int flags)
+{
+    TRY(enter_context());
+    if (peer == current())
+        return LEATI_CUDA_ERROR_INVALID_DEVICE;
+    atomic_fetch_add(&peer_count, 1);
+    return LEATI_CUDA_SUCCESS;
+}
 
 /* ---- memory ---- */
 
@@ -724,6 +733,7 @@ EXPORT unsigned fake_cuda_depth(void);
 EXPORT void *fake_cuda_context(int device);
 EXPORT void fake_cuda_forget_start(const void *ptr);
 EXPORT int fake_cuda_references(int device);
+EXPORT unsigned fake_cuda_peers(void);
 EXPORT void fake_cuda_images(unsigned *fatbins, unsigned *texts);
 
 /* Returns the depth of this thread's context stack. leat must leave it unchanged. */
@@ -757,6 +767,12 @@ int fake_cuda_references(int device)
     references = retained[device];
     pthread_mutex_unlock(&lock);
     return references;
+}
+
+/* Returns how often a context was given access to a peer. */
+unsigned fake_cuda_peers(void)
+{
+    return atomic_load(&peer_count);
 }
 
 /* Returns the numbers of fatbins and of other images that leat has tried to load. */

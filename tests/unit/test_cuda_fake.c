@@ -24,6 +24,7 @@ static struct {
     unsigned (*depth)(void);
     void *(*context)(int device);
     void (*forget_start)(const void *ptr);
+    unsigned (*peers)(void);
     cu_result (*retain)(cu_context *, cu_device);
     cu_result (*release)(cu_device);
     cu_result (*push)(cu_context);
@@ -46,6 +47,7 @@ static const struct fakes_function functions[] = {
     {"fake_cuda_depth", &fake.depth},
     {"fake_cuda_context", &fake.context},
     {"fake_cuda_forget_start", &fake.forget_start},
+    {"fake_cuda_peers", &fake.peers},
     {"cuDevicePrimaryCtxRetain", &fake.retain},
     {"cuDevicePrimaryCtxRelease_v2", &fake.release},
     {"cuCtxPushCurrent_v2", &fake.push},
@@ -397,6 +399,37 @@ static void test_two_contexts_on_one_gpu(void **state)
     assert_int_equal(fakes.live(), 0);
 }
 
+/* Peer access is between contexts. So leat must enable it for each of two contexts on one GPU, once in each
+ * direction, and again after one was closed and opened. */
+static void test_peer_access_of_each_context(void **state)
+{
+    leat_device *device = fakes_open("cuda:0"), *others[2];
+    void *memory, *far[2];
+    leat_stream *stream;
+    unsigned before;
+
+    (void)state;
+    OK(leat_stream_create(device, &stream));
+    OK(leat_memory_alloc(device, LEAT_KIND_DEVICE, BYTES, &memory));
+    before = fake.peers();
+    for (int again = 0; again < 2; again++) {
+        others[0] = fakes_open("cuda:1");
+        OK(leat_device_wrap("cuda:1", fake.context(1), &others[1]));
+        for (int i = 0; i < 2; i++) {
+            OK(leat_memory_alloc(others[i], LEAT_KIND_DEVICE, BYTES, &far[i]));
+            for (int times = 0; times < 2; times++)
+                OK(leat_copy(stream, far[i], memory, BYTES));
+            before += 2;
+            assert_int_equal(fake.peers(), before);
+        }
+        OK(leat_stream_synchronize(stream));
+        for (int i = 0; i < 2; i++)
+            OK(leat_device_close(others[i]));
+    }
+    OK(leat_device_close(device));
+    assert_int_equal(fakes.live(), 0);
+}
+
 /* If memory belongs to another device than the stream, the copy must be made in the context of the memory's
  * device. */
 static void test_copies_in_the_context_of_the_memory(void **state)
@@ -711,6 +744,7 @@ int main(void)
         cmocka_unit_test(test_pointers_of_the_user),
         cmocka_unit_test(test_lookups_without_cuda),
         cmocka_unit_test(test_two_contexts_on_one_gpu),
+        cmocka_unit_test(test_peer_access_of_each_context),
         cmocka_unit_test(test_copies_in_the_context_of_the_memory),
         cmocka_unit_test_teardown(test_far_copies_keep_the_order_of_default_streams, let_default_streams_go),
         cmocka_unit_test(test_far_copies_that_fail),
