@@ -78,9 +78,8 @@ void transfer_close(struct transfer *transfer)
         free(transfer->files[i].problem);
     }
     free(transfer->files);
-    /* Closing the device frees its streams and memory. */
-    if (transfer->device && leat_device_close(transfer->device) != LEAT_OK)
-        transfer_complain(transfer, "");
+    /* Closing the device frees its streams and memory. It may repeat a failure that was already reported. */
+    leat_device_close(transfer->device);
 }
 
 /* ---- messages ---- */

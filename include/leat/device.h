@@ -58,7 +58,8 @@ LEAT_NODISCARD LEAT_API leat_status leat_device_open(const char *name, leat_devi
  * streams, events and memory of the user's own stay alive. With LEAT_LEAKS=1 the call lists on standard error what
  * was still allocated from pools. NULL does nothing.
  * Errors: HANDLE, NOT_PERMITTED (inside a host function); or the asynchronous failure of work that was still
- * outstanding (the device is closed anyway).
+ * outstanding, or that leat_stream_synchronize() would return for a stream of the device. The device is closed
+ * anyway.
  */
 LEAT_API leat_status leat_device_close(leat_device *device);
 

@@ -21,7 +21,9 @@
  *
  * Asynchronous failures. Work that was accepted can fail later, on the device. The next call that waits for that
  * work or queries it returns such a failure (synchronize, query, leat_device_close()). LEAT_ERROR_DEVICE_LOST is
- * permanent: every later call on the device returns it.
+ * permanent: every later call on the device returns it. The failure of a copy or wait of leat's own (POINTER,
+ * FILE, LINK) is returned by its ticket, if it has one. It is also returned once, by leat_stream_synchronize() or
+ * by the leat_device_close() that ends the stream, unless leat_stream_destroy() has ended the stream before.
  */
 #ifndef LEAT_STATUS_H
 #define LEAT_STATUS_H

@@ -183,6 +183,19 @@ leat_status leat_stream_destroy(leat_stream *stream)
                              : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
 }
 
+/* Returns the failure of a copy on a stream whose work is complete, if no call has returned it. Such failures are
+ * known to the timeline, for copies of leat's threads, or to the stream of the CPU device. The handle of a foreign
+ * stream may be invalid by now. */
+static leat_status unreported_failure(leat_stream *stream)
+{
+    struct leati_driver *driver = stream->device->driver;
+    leat_status status = leati_timeline_take_failure(stream->timeline);
+
+    if (status == LEAT_OK && !atomic_load_explicit(&stream->foreign, memory_order_relaxed))
+        status = driver->ops->stream_synchronize(driver, stream->native);
+    return status;
+}
+
 leat_status leati_streams_close(struct leat_device *device, bool finished)
 {
     leat_status first = LEAT_OK;
@@ -193,6 +206,8 @@ leat_status leati_streams_close(struct leat_device *device, bool finished)
 
         leati_link_remove(&stream->link);
         leati_handle_retire(&leati_stream_handles, stream);
+        status = finished ? unreported_failure(stream) : LEAT_OK;
+        first = first != LEAT_OK ? first : status;
         status = end_stream(stream, finished);
         first = first != LEAT_OK ? first : status;
     }

@@ -614,7 +614,7 @@ static void children_do_not_hide_the_end(void **state)
     OK(leat_pool_destroy(pool));
 }
 
-/* The close of a device must not wait for a process that never hands over. */
+/* The close of a device must not wait for a process that never hands over. It returns that the wait has failed. */
 static void a_device_closes_in_spite_of_waits(void **state)
 {
     struct test_state *t = *state;
@@ -635,7 +635,7 @@ static void a_device_closes_in_spite_of_waits(void **state)
     OK(leat_share_take_over(stream, share));
     OK(leat_share_take_over(stream, received));
     expect_waiting(stream);
-    OK(leat_device_close(other));
+    REFUSED(leat_device_close(other), LEAT_ERROR_LINK, "hand-over");
     REFUSED(leat_share_abandon(share), LEAT_ERROR_HANDLE, "share");
     REFUSED(leat_share_destroy(received), LEAT_ERROR_HANDLE, "share");
 }
