@@ -117,11 +117,13 @@ LEAT_NODISCARD LEAT_API leat_status leat_physical_export(leat_physical *physical
 
 /*
  * Imports memory that leat_physical_export() exported from the same device, in this or another process. bytes: the
- * size at creation. The caller still owns the descriptor and may close it at once; leat keeps a duplicate until the
- * memory is released, so that it can be exported again, which CUDA refuses. The CPU device accepts only memory files
- * with the seals of an export, because another file could be truncated while it is mapped.
- * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; fd is not exported memory
- * of that size), HOST_MEMORY, UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
+ * size at creation. The CPU device refuses another size. GPU drivers do not report the size: there a size that is
+ * too large fails when the memory is mapped, and one that is too small is not noticed. The caller still owns the
+ * descriptor and may close it at once; leat keeps a duplicate until the memory is released, so that it can be
+ * exported again, which CUDA refuses. The CPU device accepts only memory files with the seals of an export,
+ * because another file could be truncated while it is mapped.
+ * Errors: HANDLE, INVALID (physical NULL; bytes 0 or not a multiple of the granularity; fd is not exported
+ * memory, or on the CPU device not of that size), HOST_MEMORY, UNSUPPORTED, DRIVER, SYSTEM, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_physical_import(leat_device *device, int fd, size_t bytes,
                                                          leat_physical **physical);
