@@ -341,6 +341,7 @@ static void scene_clear(struct advice_scene *scene)
     free(scene->device_begins);
     free(scene->by_thread);
     free(scene->thread_begins);
+    free(scene->stream_marks);
 }
 
 static bool make_covers(struct advice_scene *scene)
@@ -365,7 +366,9 @@ static bool scene_make(struct advice_scene *scene, const struct activity_log *lo
                        const struct activity_breakdown *breakdown, double rate_gb_s)
 {
     *scene = (struct advice_scene){.log = log, .breakdown = breakdown};
-    if (!make_order(log, BY_STREAM, log->stream_count, &scene->by_stream, &scene->stream_begins,
+    scene->stream_marks = calloc(log->stream_count * 2 + 1, sizeof *scene->stream_marks);
+    if (!scene->stream_marks ||
+        !make_order(log, BY_STREAM, log->stream_count, &scene->by_stream, &scene->stream_begins,
                     &scene->by_stream_count) ||
         !make_order(log, BY_DEVICE, log->device_count, &scene->by_device, &scene->device_begins,
                     &scene->by_device_count) ||

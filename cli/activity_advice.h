@@ -28,6 +28,7 @@ struct advice_scene {
     const struct activity **by_thread; /* calls by thread and then by time, without ranges */
     size_t by_thread_count;
     size_t *thread_begins;
+    uint32_t *stream_marks; /* two for each stream, for needless-sync; all zero */
     struct cover busy, compute, copies;  /* of all devices */
     double rate_gb_s[ADVICE_DIRECTIONS]; /* of large copies that no pageable memory slows down; 0: unknown */
     bool rate_given[ADVICE_DIRECTIONS];  /* the user gave the rate, and the trace does not tell it */

@@ -33,9 +33,10 @@ static bool begins(const char *text, const char *with)
 static enum activity_kind call_kind(const char *name)
 {
     if (begins(name, "cudaMalloc") || begins(name, "cuMemAlloc") || begins(name, "cudaHostAlloc") ||
-        begins(name, "cudaHostRegister") || begins(name, "cuMemHost"))
+        begins(name, "cudaHostRegister") || begins(name, "cuMemHostAlloc") || begins(name, "cuMemHostRegister"))
         return ACTIVITY_ALLOC;
-    if (begins(name, "cudaFree") || begins(name, "cuMemFree") || begins(name, "cudaHostUnregister"))
+    if (begins(name, "cudaFree") || begins(name, "cuMemFree") || begins(name, "cudaHostUnregister") ||
+        begins(name, "cuMemHostUnregister"))
         return ACTIVITY_FREE;
     if (strstr(name, "Synchronize"))
         return ACTIVITY_HOST_WAIT;
@@ -43,6 +44,8 @@ static enum activity_kind call_kind(const char *name)
         return ACTIVITY_COPY;
     if (strstr(name, "StreamWaitEvent"))
         return ACTIVITY_STREAM_WAIT;
+    if (strstr(name, "LaunchHostFunc") || strstr(name, "StreamAddCallback"))
+        return ACTIVITY_HOST_FUNCTION;
     return ACTIVITY_OTHER;
 }
 
@@ -50,8 +53,10 @@ void activity_describe_call(struct activity *call, const char *name)
 {
     call->kind = (uint8_t)call_kind(name);
     call->flags = ACTIVITY_FLAG_HOST;
-    if (call->kind == ACTIVITY_ALLOC && strstr(name, "Host") != NULL)
+    if ((call->kind == ACTIVITY_ALLOC || call->kind == ACTIVITY_FREE) && strstr(name, "Host"))
         call->to_memory = ACTIVITY_MEMORY_PINNED;
+    else if (call->kind == ACTIVITY_ALLOC && strstr(name, "Managed"))
+        call->to_memory = ACTIVITY_MEMORY_MANAGED;
     else if (call->kind == ACTIVITY_ALLOC)
         call->to_memory = ACTIVITY_MEMORY_DEVICE;
     if (call->kind == ACTIVITY_COPY && !strstr(name, "Async"))

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALLOC_MIN = 16, PINNED_MIN = 4, SYNC_MIN = 8, LAUNCH_MIN = 100 };
 
@@ -126,23 +127,95 @@ static void count_wait(const struct advice_scene *scene, const struct activity *
     advice_vote(&waits->vote, wait);
 }
 
-/* Counts the needless waits of one thread. */
-static void find_waits(const struct advice_scene *scene, size_t thread, struct waits *waits)
+/* ---- what a wait is for ---- */
+
+/* The streams with work of a thread that concerns the host and is not known to be waited for. */
+struct concerns {
+    const struct activity_log *log;
+    uint32_t *list, *places; /* places: of each stream its place in list + 1, or 0 */
+    size_t count;
+    bool anywhere; /* work of an unknown stream */
+    bool done;     /* only work that was complete when its call returned */
+    bool unknown;  /* what came before the first wait */
+};
+
+static bool has_concerns(const struct concerns *concerns)
 {
-    const struct activity *wait = NULL;
-    bool concerned = true; /* what came before the first wait is unknown */
+    return concerns->count || concerns->anywhere || concerns->done || concerns->unknown;
+}
+
+static void add_concern(struct concerns *concerns, const struct activity *a)
+{
+    if (a->kind == ACTIVITY_FREE || (a->flags & ACTIVITY_FLAG_BLOCKS))
+        concerns->done = true;
+    else if (a->stream >= concerns->log->stream_count)
+        concerns->anywhere = true;
+    else if (!concerns->places[a->stream]) {
+        concerns->list[concerns->count] = a->stream;
+        concerns->places[a->stream] = (uint32_t)++concerns->count;
+    }
+}
+
+static void drop_concern(struct concerns *concerns, size_t place)
+{
+    concerns->places[concerns->list[place]] = 0;
+    concerns->list[place] = concerns->list[--concerns->count];
+    if (place < concerns->count)
+        concerns->places[concerns->list[place]] = (uint32_t)place + 1;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+
+    return length >= strlen(end) && !strcmp(text + length - strlen(end), end);
+}
+
+/* Forgets the work that a wait is surely for. A wait for an event is for work before it, which is not known here, and
+ * traces of other recorders do not tell the stream of a wait. */
+static void drop_waited(struct concerns *concerns, const struct activity *wait)
+{
+    const struct activity_log *log = concerns->log;
+    const char *name = activity_name(log, wait->name);
+    bool device = ends_with(name, "DeviceSynchronize") || ends_with(name, "CtxSynchronize"), known;
     size_t i;
 
+    concerns->done = concerns->unknown = false;
+    known = !device && wait->stream < log->stream_count;
+    if (known && !strcmp(name, "leat_device_synchronize")) {
+        for (i = concerns->count; i > 0; i--)
+            if (log->streams[concerns->list[i - 1]].device == log->streams[wait->stream].device)
+                drop_concern(concerns, i - 1);
+    } else if (known && log->streams[wait->stream].number && concerns->places[wait->stream]) {
+        drop_concern(concerns, concerns->places[wait->stream] - 1);
+    }
+    if (device || !strcmp(name, "leat_device_synchronize"))
+        concerns->anywhere = false;
+    while (device && concerns->count)
+        drop_concern(concerns, concerns->count - 1);
+}
+
+/* Counts the needless waits of one thread. */
+static void find_waits(const struct advice_scene *scene, size_t thread, struct concerns *concerns,
+                       struct waits *waits)
+{
+    const struct activity *wait = NULL;
+    size_t i;
+
+    while (concerns->count)
+        drop_concern(concerns, concerns->count - 1);
+    concerns->anywhere = concerns->done = false;
+    concerns->unknown = true;
     for (i = scene->thread_begins[thread]; i < scene->thread_begins[thread + 1]; i++) {
         const struct activity *a = scene->by_thread[i];
 
         if (a->kind == ACTIVITY_HOST_WAIT) {
-            wait = concerned ? NULL : a;
-            concerned = false;
+            wait = has_concerns(concerns) ? NULL : a;
+            drop_waited(concerns, a);
             continue;
         }
         if (concerns_host(a))
-            concerned = true;
+            add_concern(concerns, a);
         if (!wait || !activity_is_compute(a))
             continue;
         /* Work was submitted after the wait, and the host had looked at nothing in between. */
@@ -151,13 +224,33 @@ static void find_waits(const struct advice_scene *scene, size_t thread, struct w
     }
 }
 
+/* Returns true if the program has memory that the host reads without a copy. */
+static bool has_managed_memory(const struct activity_log *log)
+{
+    size_t i;
+
+    for (i = 0; i < log->count; i++) {
+        const struct activity *a = &log->list[i];
+
+        if (a->kind == ACTIVITY_PAGE_MOVE ||
+            ((a->kind == ACTIVITY_ALLOC || a->kind == ACTIVITY_COPY) &&
+             (a->from_memory == ACTIVITY_MEMORY_MANAGED || a->to_memory == ACTIVITY_MEMORY_MANAGED)))
+            return true;
+    }
+    return false;
+}
+
 bool advice_needless_sync(const struct advice_scene *scene, struct activity_advice *advice)
 {
     struct waits waits = {0};
+    struct concerns concerns = {
+        .log = scene->log, .list = scene->stream_marks, .places = scene->stream_marks + scene->log->stream_count};
     size_t thread;
 
+    if (has_managed_memory(scene->log))
+        return false;
     for (thread = 0; thread < scene->log->thread_count; thread++)
-        find_waits(scene, thread, &waits);
+        find_waits(scene, thread, &concerns, &waits);
     if (waits.count < SYNC_MIN)
         return false;
     advice->saving_ns = waits.gaps_ns < waits.waits_ns ? waits.gaps_ns : waits.waits_ns;
@@ -165,11 +258,12 @@ bool advice_needless_sync(const struct advice_scene *scene, struct activity_advi
     activity_place(scene->log, waits.vote.usual, advice->place);
     snprintf(
         advice->evidence, ACTIVITY_TEXT_MAX,
-        "%zu times the host waits for kernels and fills alone, and then submits more work: since the wait before, "
-        "no copy has gone to or from host memory.",
+        "%zu times the host waits for kernels and fills alone, and then submits more work: no copy to or from host "
+        "memory has gone without a wait for it.",
         waits.count);
     snprintf(advice->change, ACTIVITY_TEXT_MAX,
-             "Leave out the waits: work of one stream is in order anyway, and leat_stream_wait() orders streams.");
+             "Leave out the waits, unless the host reads what kernels write to managed or pinned memory: work of one "
+             "stream is in order anyway, and leat_stream_wait() orders streams.");
     advice_gap_basis(scene, "Counts the idle time from the end of the work that each wait is for to the next work",
                      advice->basis);
     return true;

@@ -420,6 +420,101 @@ static void waits_between_kernels_are_needless(void **state)
     is_silent(&made);
 }
 
+/* The host waits for one stream, as the call with this name does. */
+static void wait_for(struct made *made, uint32_t stream, const char *call_name)
+{
+    struct activity a = blank(ACTIVITY_HOST_WAIT);
+    uint64_t until = made->now + 500;
+
+    a.stream = stream;
+    a.name = activity_log_name(made->log, call_name);
+    for (uint32_t i = 0; i < 3; i++)
+        if ((stream == i || stream == ACTIVITY_NONE) && made->busy_until[i] > until)
+            until = made->busy_until[i];
+    call(made, a, until - made->now);
+}
+
+/* Results come in two streams. */
+static void two_copies_run(struct made *made, const uint32_t waits[2], const char *call_name)
+{
+    begin(made);
+    for (int i = 0; i < 12; i++) {
+        copy(made, 1, DEVICE, PINNED, 4096, 4, 0);
+        copy(made, 2, DEVICE, PINNED, 4096, 4, 0);
+        wait_for(made, waits[0], call_name);
+        wait_for(made, waits[1], call_name);
+        kernel(made, 1, 1000);
+    }
+}
+
+static void count_rule(struct made *made, const char *rule, int count)
+{
+    int found = 0;
+
+    advise(made, 0);
+    for (int i = 0; i < made->count; i++)
+        found += !strcmp(made->advice[i].rule, rule);
+    assert_int_equal(found, count);
+    end(made);
+}
+
+static void waits_for_copies_of_two_streams_are_needed(void **state)
+{
+    static const uint32_t both[2] = {1, 2}, same[2] = {1, 1}, unknown[2] = {ACTIVITY_NONE, ACTIVITY_NONE};
+    struct made made;
+
+    (void)state;
+    two_copies_run(&made, both, "leat_stream_synchronize");
+    count_rule(&made, "needless-sync", 0);
+    two_copies_run(&made, unknown, "cudaStreamSynchronize");
+    count_rule(&made, "needless-sync", 0);
+    two_copies_run(&made, same, "leat_stream_synchronize"); /* stream 2 is never waited for */
+    count_rule(&made, "needless-sync", 0);
+    two_copies_run(&made, unknown, "cudaDeviceSynchronize"); /* the first waits for all */
+    count_rule(&made, "needless-sync", 1);
+}
+
+static void waits_for_the_device_are_for_all_its_streams(void **state)
+{
+    static const uint32_t device[2] = {0, 0};
+    struct made made;
+
+    (void)state;
+    two_copies_run(&made, device, "leat_device_synchronize");
+    count_rule(&made, "needless-sync", 1);
+    two_copies_run(&made, device, "leat_event_synchronize"); /* stream 0: of calls without a stream */
+    count_rule(&made, "needless-sync", 0);
+}
+
+static void waits_of_programs_with_managed_memory_are_needed(void **state)
+{
+    enum activity_kind kinds[] = {ACTIVITY_ALLOC, ACTIVITY_COPY, ACTIVITY_PAGE_MOVE};
+    struct activity function = blank(ACTIVITY_HOST_FUNCTION);
+    struct made made;
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct activity a = blank(kinds[kind]);
+
+        a.to_memory = ACTIVITY_MEMORY_MANAGED;
+        begin(&made);
+        call(&made, a, 100);
+        for (int i = 0; i < 40; i++) {
+            kernel(&made, 0, 20000);
+            wait_for_all(&made);
+        }
+        is_silent(&made);
+    }
+    function.stream = ACTIVITY_NONE; /* as in traces of Kineto */
+    begin(&made);
+    for (int i = 0; i < 40; i++) {
+        kernel(&made, 0, 20000);
+        call(&made, function, 100);
+        wait_for_all(&made);
+    }
+    is_silent(&made);
+}
+
 static void launch_run(struct made *made, uint64_t kernel_ns)
 {
     begin(made);
@@ -462,6 +557,9 @@ int main(void)
         cmocka_unit_test(copies_and_kernels_in_turns_can_overlap),
         cmocka_unit_test(allocations_in_a_loop_cost_idle_time),
         cmocka_unit_test(waits_between_kernels_are_needless),
+        cmocka_unit_test(waits_for_copies_of_two_streams_are_needed),
+        cmocka_unit_test(waits_for_the_device_are_for_all_its_streams),
+        cmocka_unit_test(waits_of_programs_with_managed_memory_are_needed),
         cmocka_unit_test(short_kernels_are_bound_by_launches),
         cmocka_unit_test(an_empty_run_has_no_advice),
     };

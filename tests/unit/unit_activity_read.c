@@ -2,6 +2,8 @@
  * unit_activity_read.c - tests what "leat trace" reads and writes: traces of leat's own format and of PyTorch's
  * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
  */
+#include "../../cli/activity_join.h"
+#include "../../cli/activity_names.h"
 #include "activity_file.h"
 #include "large_trace.h"
 
@@ -278,6 +280,34 @@ static void foreign_operations_are_joined(void **state)
     assert_int_equal(log->count, 3);
     activity_log_destroy(log);
     free(file.bytes);
+}
+
+static void check_call(const char *name, enum activity_kind kind, enum activity_memory memory)
+{
+    struct activity call = {.kind = ACTIVITY_KIND_COUNT};
+
+    activity_describe_call(&call, name);
+    if (call.kind != kind || call.to_memory != memory)
+        fail_msg("%s has the kind %d and memory %d", name, call.kind, call.to_memory);
+}
+
+static void calls_are_known_by_their_names(void **state)
+{
+    (void)state;
+    check_call("cudaMalloc", ACTIVITY_ALLOC, ACTIVITY_MEMORY_DEVICE);
+    check_call("cudaMallocManaged", ACTIVITY_ALLOC, ACTIVITY_MEMORY_MANAGED);
+    check_call("cuMemAllocManaged", ACTIVITY_ALLOC, ACTIVITY_MEMORY_MANAGED);
+    check_call("cudaMallocHost", ACTIVITY_ALLOC, ACTIVITY_MEMORY_PINNED);
+    check_call("cuMemHostAlloc", ACTIVITY_ALLOC, ACTIVITY_MEMORY_PINNED);
+    check_call("cuMemHostRegister_v2", ACTIVITY_ALLOC, ACTIVITY_MEMORY_PINNED);
+    check_call("cudaFree", ACTIVITY_FREE, ACTIVITY_MEMORY_UNKNOWN);
+    check_call("cudaFreeHost", ACTIVITY_FREE, ACTIVITY_MEMORY_PINNED);
+    check_call("cuMemHostUnregister", ACTIVITY_FREE, ACTIVITY_MEMORY_PINNED);
+    check_call("cuMemHostGetDevicePointer_v2", ACTIVITY_OTHER, ACTIVITY_MEMORY_UNKNOWN);
+    check_call("cuMemHostGetFlags", ACTIVITY_OTHER, ACTIVITY_MEMORY_UNKNOWN);
+    check_call("cudaLaunchHostFunc", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
+    check_call("cuLaunchHostFunc", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
+    check_call("cudaStreamAddCallback", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
 }
 
 /* Within a range, a pool begins with the memory that it had before. */
@@ -806,6 +836,7 @@ int main(void)
         cmocka_unit_test(memory_of_pools_is_read),
         cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(foreign_operations_are_joined),
+        cmocka_unit_test(calls_are_known_by_their_names),
         cmocka_unit_test(kineto_traces_are_read),
         cmocka_unit_test(nsys_exports_are_read),
         cmocka_unit_test(cut_nsys_exports_are_refused),
