@@ -391,6 +391,7 @@ size_t activity_pool_order(const struct activity_log *log, size_t *order)
 
 /* 104 days: the pages and JSON have numbers of double precision. */
 #define SPAN_MAX_NS (UINT64_C(1) << 53)
+#define BYTES_MAX (UINT64_C(1) << 53)
 
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX])
 {
@@ -410,6 +411,11 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
     for (i = 0; i < log->count; i++) {
         struct activity *a = &log->list[i];
 
+        if (a->bytes > BYTES_MAX) {
+            snprintf(error, ACTIVITY_ERROR_MAX, "the file is damaged: a %s has %" PRIu64 " bytes",
+                     activity_kind_names[a->kind], a->bytes);
+            return false;
+        }
         if (a->flags & ACTIVITY_FLAG_HOST) {
             a->host_begin_ns -= first;
             a->host_end_ns -= first;
@@ -473,6 +479,22 @@ static void cut_changes(struct activity_log *log, uint64_t begin, uint64_t end)
     count_changes(log);
 }
 
+/* Cuts the work of an activity. Its bytes become the share of the time that is left, so that its rate stays. */
+static void cut_work(struct activity *a, uint64_t begin, uint64_t end)
+{
+    uint64_t length = a->device_end_ns - a->device_begin_ns, left;
+
+    if (!cut(&a->device_begin_ns, &a->device_end_ns, begin, end)) {
+        a->flags &= (uint8_t)~ACTIVITY_FLAG_DEVICE;
+        return;
+    }
+    left = a->device_end_ns - a->device_begin_ns;
+    if (left == length)
+        return;
+    a->bytes = (uint64_t)((double)a->bytes * ((double)left / (double)length));
+    a->flags |= ACTIVITY_FLAG_CUT;
+}
+
 bool activity_log_cut(struct activity_log *log, const char *range, char error[ACTIVITY_ERROR_MAX])
 {
     uint64_t begin = UINT64_MAX, end = 0;
@@ -496,8 +518,8 @@ bool activity_log_cut(struct activity_log *log, const char *range, char error[AC
 
         if ((a.flags & ACTIVITY_FLAG_HOST) && !cut(&a.host_begin_ns, &a.host_end_ns, begin, end))
             a.flags &= (uint8_t)~ACTIVITY_FLAG_HOST;
-        if ((a.flags & ACTIVITY_FLAG_DEVICE) && !cut(&a.device_begin_ns, &a.device_end_ns, begin, end))
-            a.flags &= (uint8_t)~ACTIVITY_FLAG_DEVICE;
+        if (a.flags & ACTIVITY_FLAG_DEVICE)
+            cut_work(&a, begin, end);
         if (a.flags & (ACTIVITY_FLAG_HOST | ACTIVITY_FLAG_DEVICE))
             log->list[kept++] = a;
     }

@@ -59,7 +59,8 @@ enum {
     ACTIVITY_FLAG_DEVICE = 2, /* device_begin_ns and device_end_ns are known */
     ACTIVITY_FLAG_BLOCKS = 4, /* the call returned only after the operation was complete */
     ACTIVITY_FLAG_FAILED = 8, /* the call failed */
-    ACTIVITY_FLAG_FAULT = 16  /* pages move because they were touched or evicted, and no call asked for it */
+    ACTIVITY_FLAG_FAULT = 16, /* pages move because they were touched or evicted, and no call asked for it */
+    ACTIVITY_FLAG_CUT = 32    /* activity_log_cut() has cut the work; bytes is the share of what is left */
 };
 
 struct activity {
@@ -315,9 +316,9 @@ bool activity_perfetto_pass(const char *path, FILE *file, uint64_t *missed, char
 bool activity_compare_text(const struct activity_report *a, const struct activity_report *b);
 bool activity_compare_json(const struct activity_report *a, const struct activity_report *b, FILE *file);
 
-/* Returns the report as a JSON object with at most streams_max streams of each device, or NULL if memory is short.
- */
-struct json_t *activity_report_json(const struct activity_report *report, size_t streams_max);
+/* Returns the report as a JSON object with at most this many streams of each device and pools, or NULL if memory is
+ * short. */
+struct json_t *activity_report_json(const struct activity_report *report, size_t most);
 
 /* Writes a duration such as "1.25 ms". Returns text. */
 const char *activity_duration(char text[32], uint64_t ns);

@@ -200,8 +200,8 @@ static double telling_rate(const struct activity *a, enum advice_direction direc
 {
     uint64_t length = a->device_end_ns - a->device_begin_ns;
 
-    return a->kind == ACTIVITY_COPY && (a->flags & ACTIVITY_FLAG_DEVICE) && a->bytes >= RATE_BYTES_MIN &&
-                   a->pieces <= 1 && !is_pageable(a) && length && advice_direction_of(a) == direction
+    return a->kind == ACTIVITY_COPY && (a->flags & ACTIVITY_FLAG_DEVICE) && !(a->flags & ACTIVITY_FLAG_CUT) &&
+                   a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) && length && advice_direction_of(a) == direction
                ? (double)a->bytes / (double)length
                : 0;
 }
@@ -238,7 +238,7 @@ static bool find_rates(struct advice_scene *scene, double given_gb_s)
         }
         qsort(rates, count, sizeof *rates, compare_rates);
         if (count)
-            scene->rate_gb_s[direction] = rates[count / 2];
+            scene->rate_gb_s[direction] = (rates[(count - 1) / 2] + rates[count / 2]) / 2;
         else if (direction != ADVICE_ON_DEVICE && given_gb_s > 0) {
             scene->rate_gb_s[direction] = given_gb_s;
             scene->rate_given[direction] = true;
@@ -250,7 +250,35 @@ static bool find_rates(struct advice_scene *scene, double given_gb_s)
 
 uint64_t advice_time_ns(const struct advice_scene *scene, enum advice_direction direction, uint64_t bytes)
 {
-    return scene->rate_gb_s[direction] > 0 ? (uint64_t)((double)bytes / scene->rate_gb_s[direction]) : 0;
+    double ns = scene->rate_gb_s[direction] > 0 ? (double)bytes / scene->rate_gb_s[direction] : 0;
+
+    return ns < 1e18 ? (uint64_t)ns : UINT64_C(1000000000000000000);
+}
+
+static int compare_intervals(const void *a, const void *b)
+{
+    const struct activity_interval *one = a, *other = b;
+
+    return one->begin_ns == other->begin_ns ? 0 : one->begin_ns < other->begin_ns ? -1 : 1;
+}
+
+uint64_t advice_union(const struct advice_scene *scene, struct activity_interval *list, size_t count,
+                      uint64_t (*length)(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns))
+{
+    uint64_t until = 0, sum = 0;
+    size_t i;
+
+    if (count)
+        qsort(list, count, sizeof *list, compare_intervals);
+    for (i = 0; i < count; i++) {
+        uint64_t begin = list[i].begin_ns > until ? list[i].begin_ns : until;
+
+        if (begin >= list[i].end_ns)
+            continue;
+        sum += length(scene, begin, list[i].end_ns);
+        until = list[i].end_ns;
+    }
+    return sum;
 }
 
 const char *advice_rate_text(const struct advice_scene *scene, enum advice_direction direction, char text[96])
@@ -342,6 +370,7 @@ static void scene_clear(struct advice_scene *scene)
     free(scene->by_thread);
     free(scene->thread_begins);
     free(scene->stream_marks);
+    free(scene->intervals);
 }
 
 static bool make_covers(struct advice_scene *scene)
@@ -375,6 +404,9 @@ static bool scene_make(struct advice_scene *scene, const struct activity_log *lo
         !make_order(log, BY_THREAD, log->thread_count, &scene->by_thread, &scene->thread_begins,
                     &scene->by_thread_count) ||
         !make_covers(scene) || !find_turn(scene))
+        return false;
+    scene->intervals = calloc(scene->by_thread_count * 2 + 1, sizeof *scene->intervals);
+    if (!scene->intervals)
         return false;
     return find_rates(scene, rate_gb_s);
 }

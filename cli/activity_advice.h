@@ -28,7 +28,8 @@ struct advice_scene {
     const struct activity **by_thread; /* calls by thread and then by time, without ranges */
     size_t by_thread_count;
     size_t *thread_begins;
-    uint32_t *stream_marks; /* two for each stream, for needless-sync; all zero */
+    uint32_t *stream_marks;              /* room for needless-sync: two for each stream, all zero */
+    struct activity_interval *intervals; /* two for each member of by_thread */
     struct cover busy, compute, copies;  /* of all devices */
     double rate_gb_s[ADVICE_DIRECTIONS]; /* of large copies that no pageable memory slows down; 0: unknown */
     bool rate_given[ADVICE_DIRECTIONS];  /* the user gave the rate, and the trace does not tell it */
@@ -69,6 +70,10 @@ int advice_compare(const void *a, const void *b);
 /* Returns how long all devices idle from begin to end, less the time that a stream needs from one piece of work to
  * the next in any case. */
 uint64_t advice_gap_ns(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns);
+
+/* Sums up a length over times that may overlap: what one has counted, the next ones do not. Sorts the list. */
+uint64_t advice_union(const struct advice_scene *scene, struct activity_interval *list, size_t count,
+                      uint64_t (*length)(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns));
 
 /* Writes to basis what advice_gap_ns() counts. what: the beginning of the sentence. */
 void advice_gap_basis(const struct advice_scene *scene, const char *what, char basis[ACTIVITY_TEXT_MAX]);

@@ -14,7 +14,7 @@
 
 enum { TRACKS_MAX = 48, SLICES_MAX = 12000, TRACK_SLICES_MIN = 200, NAMES_MAX = 400, NAME_BYTES_MAX = 96 };
 enum { CHARTS_MAX = 8, POINTS_MAX = 300 };
-enum { KERNELS_MAX = 25, STREAMS_MAX = 100, NAME_TABLE_NONE = -1 };
+enum { KERNELS_MAX = 25, LISTED_MAX = 100, NAME_TABLE_NONE = -1 };
 
 /* The page; its line with this marker is replaced by the data. */
 extern __attribute__((visibility("hidden"))) const char activity_page[];
@@ -89,21 +89,33 @@ static void name_tracks(struct page *page)
     }
 }
 
-/* Shows the TRACKS_MAX tracks with the most slices: finds the smallest count that few enough tracks reach. */
-static void choose_tracks(struct page *page)
+static int compare_tracks(const void *a, const void *b)
 {
-    size_t least = 1, reached, i;
+    const struct track *one = *(struct track *const *)a, *other = *(struct track *const *)b;
 
-    for (;;) {
-        for (i = reached = 0; i < page->track_count; i++)
-            reached += page->tracks[i].count >= least;
-        if (reached <= TRACKS_MAX)
-            break;
-        least *= 2;
-    }
+    if (one->count != other->count)
+        return one->count > other->count ? -1 : 1;
+    return one == other ? 0 : one < other ? -1 : 1;
+}
+
+/* Shows the TRACKS_MAX tracks with the most slices. Returns false if memory is short. */
+static bool choose_tracks(struct page *page)
+{
+    struct track **order = calloc(page->track_count + 1, sizeof *order);
+    size_t i;
+
+    if (!order)
+        return false;
     for (i = 0; i < page->track_count; i++)
-        page->tracks[i].shown = page->tracks[i].count >= least;
-    page->shown = reached;
+        order[i] = &page->tracks[i];
+    qsort(order, page->track_count, sizeof *order, compare_tracks);
+    for (page->shown = 0; page->shown < page->track_count && page->shown < TRACKS_MAX; page->shown++) {
+        if (!order[page->shown]->count)
+            break;
+        order[page->shown]->shown = true;
+    }
+    free(order);
+    return true;
 }
 
 static int compare_slices(const void *a, const void *b)
@@ -148,7 +160,8 @@ static bool fill_tracks(struct page *page)
                 page->tracks[track].count++;
         }
     name_tracks(page);
-    choose_tracks(page);
+    if (!choose_tracks(page))
+        return false;
     for (i = 0; i < page->track_count; i++) {
         page->tracks[i].begin = room;
         room += page->tracks[i].shown ? page->tracks[i].count : 0;
@@ -459,7 +472,7 @@ static json_t *page_json(struct page *page, const struct activity_report *report
 {
     json_t *tracks = tracks_json(page); /* fills name_list */
 
-    return json_pack("{s:o, s:o, s:O, s:o, s:o, s:o, s:o}", "report", activity_report_json(report, STREAMS_MAX),
+    return json_pack("{s:o, s:o, s:O, s:o, s:o, s:o, s:o}", "report", activity_report_json(report, LISTED_MAX),
                      "tracks", tracks, "names", page->name_list, "kinds", kinds_json(), "kernels",
                      kernels_json(page->log), "copies", copies_json(page->log), "charts", charts_json(page->log));
 }

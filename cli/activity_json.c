@@ -4,6 +4,8 @@
 #include "activity.h"
 #include "text_json.h"
 
+#include <stdlib.h>
+
 static json_t *number(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -73,14 +75,16 @@ static bool add_devices(const struct activity_report *report, size_t streams_max
     return json_object_set_new(object, "devices", list) == 0 && fine;
 }
 
-static bool add_pools(const struct activity_log *log, json_t *object)
+/* Adds the pools, or the largest ones if there are more than pools_max. */
+static bool add_pools(const struct activity_log *log, size_t pools_max, json_t *object)
 {
+    size_t *order = log->pool_count > pools_max ? calloc(log->pool_count, sizeof *order) : NULL;
+    size_t count = order ? activity_pool_order(log, order) : log->pool_count, i;
     json_t *list = json_array();
-    bool fine = true;
-    size_t i;
+    bool fine = order || log->pool_count <= pools_max;
 
-    for (i = 0; i < log->pool_count; i++) {
-        const struct activity_pool *pool = &log->pools[i];
+    for (i = 0; i < count && i < pools_max; i++) {
+        const struct activity_pool *pool = &log->pools[order ? order[i] : i];
 
         fine = json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
                                                      text_json(activity_name(log, pool->name)), "device",
@@ -93,6 +97,7 @@ static bool add_pools(const struct activity_log *log, json_t *object)
                                                      number(pool->changes))) == 0 &&
                fine;
     }
+    free(order);
     return json_object_set_new(object, "pools", list) == 0 && fine;
 }
 
@@ -124,7 +129,7 @@ static json_t *calls_json(const struct activity_log *log)
                      text_json(activity_name(log, log->calls_detail)));
 }
 
-json_t *activity_report_json(const struct activity_report *report, size_t streams_max)
+json_t *activity_report_json(const struct activity_report *report, size_t most)
 {
     const struct activity_log *log = report->log;
     json_t *object = json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:b}", "format", "leat-trace-report-1", "file",
@@ -132,8 +137,8 @@ json_t *activity_report_json(const struct activity_report *report, size_t stream
                                number(log->span_ns), "activities", number(log->count), "lost", number(log->lost),
                                "truncated", log->truncated);
 
-    if (object && add_share(object, &report->breakdown->all, true) && add_devices(report, streams_max, object) &&
-        add_pools(log, object) && add_advice(report, object))
+    if (object && add_share(object, &report->breakdown->all, true) && add_devices(report, most, object) &&
+        add_pools(log, most, object) && add_advice(report, object))
         return object;
     json_decref(object);
     return NULL;

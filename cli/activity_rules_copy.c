@@ -29,7 +29,7 @@ struct run {
 static bool is_small(const struct activity *a)
 {
     return a->kind == ACTIVITY_COPY && a->bytes > 0 && a->bytes <= SMALL_BYTES_MAX &&
-           !(a->flags & ACTIVITY_FLAG_FAILED);
+           !(a->flags & (ACTIVITY_FLAG_FAILED | ACTIVITY_FLAG_CUT));
 }
 
 /* Returns true if a run may go over this work of its stream, which moves no bytes. */
@@ -101,8 +101,11 @@ static void add_to_run(struct run *run, const struct activity *a)
  * the pattern of a transpose ends where the pattern does, and another one where such a pattern begins. */
 static void take_run(const struct advice_scene *scene, size_t *at, size_t end, struct run *run)
 {
-    const struct activity *first = scene->by_stream[*at];
+    const struct activity *first;
 
+    while (*at + 1 < end && is_passed_over(scene->by_stream[*at]))
+        ++*at;
+    first = scene->by_stream[*at];
     *run =
         (struct run){.first = first, .last = first, .one_size = true, .strided = begins_strided(scene, *at, end)};
     for (; *at < end; ++*at) {
@@ -117,7 +120,7 @@ static void take_run(const struct advice_scene *scene, size_t *at, size_t end, s
             break;
         add_to_run(run, a);
     }
-    if (run->count == 0)
+    if (run->count == 0 && *at < end)
         ++*at;
 }
 
@@ -187,7 +190,7 @@ static void find_runs(const struct advice_scene *scene, bool strided, struct run
             direction = advice_direction_of(run.first);
             wall = run.last->device_end_ns - run.first->device_begin_ns;
             least = advice_time_ns(scene, direction, run.bytes);
-            if (!least) {
+            if (scene->rate_gb_s[direction] <= 0) {
                 /* Without a rate only the gaps between the copies are sure to go. */
                 runs->rate_known = false;
                 least = cover_within(&scene->busy, run.first->device_begin_ns, run.last->device_end_ns);

@@ -31,7 +31,7 @@ static bool find_allocs(const struct advice_scene *scene, bool pinned, uint64_t 
                         struct activity_advice *advice)
 {
     struct advice_vote vote = {.votes = 0};
-    uint64_t host = 0, bytes = 0;
+    uint64_t host = 0, bytes = 0, until = 0; /* the calls of several threads may overlap */
     char time[32], size[TEXT_MAX], sizes[TEXT_MAX + 16] = "";
     size_t i;
 
@@ -41,7 +41,11 @@ static bool find_allocs(const struct advice_scene *scene, bool pinned, uint64_t 
         if ((a->kind != ACTIVITY_ALLOC && a->kind != ACTIVITY_FREE) || !(a->flags & ACTIVITY_FLAG_HOST) ||
             (a->to_memory == ACTIVITY_MEMORY_PINNED) != pinned || !is_inside(scene, a->host_begin_ns))
             continue;
-        advice->saving_ns += idle_within(scene, a->host_begin_ns, a->host_end_ns);
+        if (a->host_end_ns > until) {
+            advice->saving_ns +=
+                idle_within(scene, a->host_begin_ns > until ? a->host_begin_ns : until, a->host_end_ns);
+            until = a->host_end_ns;
+        }
         host += a->host_end_ns - a->host_begin_ns;
         if (a->kind != ACTIVITY_ALLOC)
             continue;
@@ -106,8 +110,8 @@ static bool concerns_host(const struct activity *a)
 
 /* Waits that nobody needs. */
 struct waits {
-    uint64_t gaps_ns;  /* idle time that they cause */
-    uint64_t waits_ns; /* of the host; without the waits the program gains no more than that */
+    struct activity_interval *gaps;  /* in which devices idle because of them, as far as they do */
+    struct activity_interval *times; /* of the host; without the waits the program gains no more than that */
     size_t count;
     struct advice_vote vote;
 };
@@ -117,13 +121,12 @@ struct waits {
 static void count_wait(const struct advice_scene *scene, const struct activity *wait, const struct activity *next,
                        struct waits *waits)
 {
-    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns), gap;
+    uint64_t from = cover_last_end(&scene->busy, wait->host_end_ns);
 
     from = from < wait->host_begin_ns ? wait->host_begin_ns : from;
-    gap = advice_gap_ns(scene, from, next->device_begin_ns);
-    waits->gaps_ns += gap;
-    waits->waits_ns += wait->host_end_ns - wait->host_begin_ns;
-    waits->count++;
+    waits->gaps[waits->count] = (struct activity_interval){.begin_ns = from, .end_ns = next->device_begin_ns};
+    waits->times[waits->count++] =
+        (struct activity_interval){.begin_ns = wait->host_begin_ns, .end_ns = wait->host_end_ns};
     advice_vote(&waits->vote, wait);
 }
 
@@ -240,20 +243,31 @@ static bool has_managed_memory(const struct activity_log *log)
     return false;
 }
 
+static uint64_t whole_ns(const struct advice_scene *scene, uint64_t begin_ns, uint64_t end_ns)
+{
+    (void)scene;
+    return end_ns - begin_ns;
+}
+
 bool advice_needless_sync(const struct advice_scene *scene, struct activity_advice *advice)
 {
-    struct waits waits = {0};
+    struct waits waits = {.count = 0};
     struct concerns concerns = {
         .log = scene->log, .list = scene->stream_marks, .places = scene->stream_marks + scene->log->stream_count};
+    uint64_t gaps, times;
     size_t thread;
 
     if (has_managed_memory(scene->log))
         return false;
+    waits.gaps = scene->intervals;
+    waits.times = scene->intervals + scene->by_thread_count;
     for (thread = 0; thread < scene->log->thread_count; thread++)
         find_waits(scene, thread, &concerns, &waits);
     if (waits.count < SYNC_MIN)
         return false;
-    advice->saving_ns = waits.gaps_ns < waits.waits_ns ? waits.gaps_ns : waits.waits_ns;
+    gaps = advice_union(scene, waits.gaps, waits.count, advice_gap_ns);
+    times = advice_union(scene, waits.times, waits.count, whole_ns);
+    advice->saving_ns = gaps < times ? gaps : times;
     advice->count = waits.count;
     activity_place(scene->log, waits.vote.usual, advice->place);
     snprintf(

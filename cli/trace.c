@@ -90,8 +90,8 @@ static int parse(int argc, char **argv, struct options *options)
             break;
         case 'r':
             options->rate_gb_s = strtod(optarg, &end);
-            if (*end || !(options->rate_gb_s > 0) || options->rate_gb_s > 1e6) {
-                cli_complain("trace: --rate %s is no number of GB/s above 0", optarg);
+            if (*end || !(options->rate_gb_s >= 0.001) || options->rate_gb_s > 1e6) {
+                cli_complain("trace: --rate %s is no number of GB/s from 0.001 to 1000000", optarg);
                 return CLI_USAGE;
             }
             break;

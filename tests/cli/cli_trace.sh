@@ -227,6 +227,7 @@ echo kept >"$work/x"
 run 1 trace --one-pass --perfetto "$work/x" "$work/none.trace" && says 'cannot be opened'
 [ "$(cat "$work/x")" = kept ] || fail 'a trace that is not there empties the output'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"
+usage 'is no number of GB/s' trace --rate 1e-300 "$kineto"
 usage 'is no number of GB/s' trace --rate fast "$kineto"
 usage 'there is no option --jason' trace --jason "$kineto"
 usage 'is not an option' trace "$kineto" "$kineto" "$kineto"

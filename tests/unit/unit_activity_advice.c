@@ -226,6 +226,86 @@ static void small_copies_without_a_rate_save_their_gaps(void **state)
     fires(&made, "small-copies", 148500, 148500);
 }
 
+/* At the rate each copy takes less than a nanosecond. */
+static void tiny_copies_know_their_rate(void **state)
+{
+    struct activity a = blank(ACTIVITY_COPY);
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    a.from_memory = PINNED;
+    a.to_memory = DEVICE;
+    copy(&made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    a.bytes = 1;
+    for (int i = 0; i < 16; i++)
+        work(&made, a, 10000);
+    advise(&made, 0);
+    assert_int_equal(made.count, 1);
+    assert_non_null(strstr(made.advice[0].basis, "Counts on"));
+    assert_in_range(made.advice[0].saving_ns, 160000, 160000);
+    end(&made);
+}
+
+static void small_copies_behind_a_wait_are_a_run(void **state)
+{
+    struct activity a = blank(ACTIVITY_COPY), wait = blank(ACTIVITY_STREAM_WAIT);
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    copy(&made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    a.from_memory = PINNED;
+    a.to_memory = DEVICE;
+    a.bytes = 16 << 10;
+    work(&made, wait, 100);
+    for (int i = 0; i < 16; i++)
+        work(&made, a, 10000);
+    work(&made, wait, 100);
+    fires(&made, "small-copies", 154000, 155000);
+}
+
+/* The range begins in the middle of the second copy. */
+static void rates_do_not_change_by_a_range(void **state)
+{
+    struct activity range = blank(ACTIVITY_RANGE);
+    struct activity_share *share;
+    char error[ACTIVITY_ERROR_MAX];
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    copy(&made, 0, PINNED, DEVICE, 100000000, 50, 0); /* 2 ms */
+    range.flags = ACTIVITY_FLAG_HOST;
+    range.name = activity_log_name(made.log, "step");
+    range.host_begin_ns = made.busy_until[0] - 1000000;
+    range.host_end_ns = made.busy_until[0] + 1000000;
+    assert_true(activity_log_add(made.log, &range));
+    assert_true(activity_log_finish(made.log, error));
+    assert_true(activity_log_cut(made.log, "step", error));
+    made.breakdown = activity_breakdown_make(made.log);
+    share = &made.breakdown->devices[0];
+    assert_int_equal(share->copy_busy_ns, 1000000);
+    assert_in_range(share->copy_bytes, 49999999, 50000001);
+    end(&made);
+}
+
+static void two_rates_have_a_median_between_them(void **state)
+{
+    struct made made;
+
+    (void)state;
+    begin(&made);
+    copy(&made, 0, PINNED, DEVICE, 4 * MIB, 50, 0);
+    copy(&made, 0, PINNED, DEVICE, 4 * MIB, 10, 0);
+    for (int i = 0; i < 20; i++)
+        copy(&made, 0, PAGEABLE, DEVICE, MIB, 2, 0);
+    advise(&made, 0);
+    assert_int_equal(made.count, 1);
+    assert_non_null(strstr(made.advice[0].basis, "30.0"));
+    end(&made);
+}
+
 static void few_small_copies_are_fine(void **state)
 {
     struct made made;
@@ -354,6 +434,40 @@ static void allocations_in_a_loop_cost_idle_time(void **state)
     fires(&made, "pinned-in-loop", 39 * 80000, 40 * 100000);
     alloc_run(&made, PINNED, 100);
     is_silent(&made);
+}
+
+/* Two threads do the same at the same time. */
+static void idle_time_of_two_threads_counts_once(void **state)
+{
+    struct activity twin[2] = {blank(ACTIVITY_ALLOC), blank(ACTIVITY_HOST_WAIT)};
+    struct made made;
+
+    (void)state;
+    for (int wait = 0; wait < 2; wait++) {
+        begin(&made);
+        assert_int_equal(activity_log_thread(made.log, 2), 1);
+        twin[wait].to_memory = wait ? 0 : DEVICE;
+        for (int i = 0; i < 20; i++) {
+            uint64_t start;
+
+            kernel(&made, 0, 1000);
+            start = made.now += START_NS + 1000; /* the kernel is over */
+            for (uint32_t thread = 0; thread < 2; thread++) {
+                made.now = start;
+                twin[wait].thread = thread;
+                call(&made, twin[wait], 50000);
+            }
+            for (uint32_t stream = 1; wait && stream < 2; stream++) {
+                struct activity a = blank(ACTIVITY_KERNEL);
+
+                a.thread = 1;
+                a.stream = stream;
+                work(&made, a, 100);
+            }
+        }
+        kernel(&made, 0, 1000);
+        fires(&made, wait ? "needless-sync" : "alloc-in-loop", 19 * 40000, 20 * 54000);
+    }
 }
 
 /* Kernels before each of which pages move to the device, because of faults or because a call asks for it, and one
@@ -551,11 +665,16 @@ int main(void)
         cmocka_unit_test(small_copies_become_a_batch),
         cmocka_unit_test(recording_is_no_saving),
         cmocka_unit_test(small_copies_without_a_rate_save_their_gaps),
+        cmocka_unit_test(tiny_copies_know_their_rate),
+        cmocka_unit_test(small_copies_behind_a_wait_are_a_run),
+        cmocka_unit_test(rates_do_not_change_by_a_range),
+        cmocka_unit_test(two_rates_have_a_median_between_them),
         cmocka_unit_test(few_small_copies_are_fine),
         cmocka_unit_test(slow_pageable_copies_are_told),
         cmocka_unit_test(blocking_copies_leave_gaps),
         cmocka_unit_test(copies_and_kernels_in_turns_can_overlap),
         cmocka_unit_test(allocations_in_a_loop_cost_idle_time),
+        cmocka_unit_test(idle_time_of_two_threads_counts_once),
         cmocka_unit_test(waits_between_kernels_are_needless),
         cmocka_unit_test(waits_for_copies_of_two_streams_are_needed),
         cmocka_unit_test(waits_for_the_device_are_for_all_its_streams),

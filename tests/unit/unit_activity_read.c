@@ -3,7 +3,6 @@
  * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
  */
 #include "../../cli/activity_join.h"
-#include "../../cli/activity_names.h"
 #include "activity_file.h"
 #include "large_trace.h"
 
@@ -474,6 +473,9 @@ static void damaged_records_are_refused(void **state)
     const struct leati_trace_lane lane = {.id = 1, .device = 9, .serial = 3};
     const struct leati_trace_thread thread = {.id = 0};
     const struct leati_trace_device device = {.id = UINT32_MAX};
+    const struct leati_trace_thread sound = {.id = 1};
+    const struct leati_trace_op large = {
+        .host_start_ns = 1, .host_time = 1, .bytes = (UINT64_C(1) << 53) + 1, .kind = LEATI_TRACE_COPY};
     const struct leati_trace_pool pool = {.id = 1};
     struct leati_trace_pool_memory memory = {.time_ns = 1, .pool = 2};
     struct made_file file = {NULL, 0, 0};
@@ -499,6 +501,10 @@ static void damaged_records_are_refused(void **state)
     memory.used_bytes = UINT64_MAX;
     memcpy(file.bytes + file.count - sizeof memory, &memory, sizeof memory);
     refuse(file.bytes, file.count, "pool 1 has 18446744073709551615 bytes");
+    file.count = 64;
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &sound, 1, sizeof sound);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &large, 1, sizeof large);
+    refuse(file.bytes, file.count, "a copy has 9007199254740993 bytes");
     free(file.bytes);
 }
 
@@ -743,6 +749,51 @@ static struct counted count_events(const unsigned char *trace, size_t bytes)
     return counted;
 }
 
+/* More threads than the page has tracks, each with 3 calls, and pools with long names. */
+static void pages_show_some_of_many(void **state)
+{
+    enum { MANY_THREADS = 49, MANY_POOLS = 20000 };
+    struct activity_log *log = activity_log_create();
+    struct activity_breakdown *breakdown;
+    struct activity_report report = {.path = "many", .log = log};
+    char error[ACTIVITY_ERROR_MAX];
+    unsigned char *page;
+    size_t bytes;
+
+    (void)state;
+    log->source = "test";
+    for (unsigned i = 0; i < MANY_POOLS; i++) {
+        struct activity_memory_change change = {.ns = 50, .used_bytes = i, .reserved_bytes = i + 1, .pool = i};
+        struct activity_pool pool = {.name = activity_log_name(log, "pool"), .device_name = ACTIVITY_NONE};
+
+        assert_int_equal(activity_log_pool(log, &pool), i);
+        assert_true(activity_log_change(log, &change));
+    }
+    for (unsigned i = 0; i < 3 * MANY_THREADS; i++) {
+        struct activity a = {.kind = ACTIVITY_OTHER,
+                             .flags = ACTIVITY_FLAG_HOST,
+                             .host_begin_ns = i * 10,
+                             .host_end_ns = i * 10 + 5,
+                             .stream = ACTIVITY_NONE,
+                             .thread = activity_log_thread(log, i % MANY_THREADS),
+                             .name = ACTIVITY_NONE,
+                             .place = ACTIVITY_NONE};
+
+        assert_true(activity_log_add(log, &a));
+    }
+    assert_true(activity_log_finish(log, error));
+    report.breakdown = breakdown = activity_breakdown_make(log);
+    page = written(&report, &bytes, activity_write_html);
+    assert_in_range(bytes, 10000, 999999);
+    assert_non_null(strstr((char *)page, "\"thread 0\""));
+    assert_non_null(strstr((char *)page, "\"thread 47\""));
+    assert_null(strstr((char *)page, "\"thread 48\""));
+    assert_non_null(strstr((char *)page, "\"reserved_peak_bytes\":20000,")); /* the largest pool */
+    free(page);
+    activity_breakdown_destroy(breakdown);
+    activity_log_destroy(log);
+}
+
 static void perfetto_slices_nest(void **state)
 {
     struct activity_log *log = make_long();
@@ -845,6 +896,7 @@ int main(void)
         cmocka_unit_test(damaged_records_are_refused),
         cmocka_unit_test(impossible_spans_are_refused),
         cmocka_unit_test(pages_are_small_and_closed),
+        cmocka_unit_test(pages_show_some_of_many),
         cmocka_unit_test(perfetto_slices_nest),
         cmocka_unit_test(timelines_in_one_pass_have_all),
         cmocka_unit_test(ranges_cut_the_memory_of_pools),
