@@ -25,13 +25,38 @@ static decode_function find(void)
     return found;
 }
 
+/*
+ * Returns true if the decoded name is surely short. A name may refer to its earlier parts (S_, T0_), which have such
+ * references themselves: at worst the text triples with each three references. Each expansion of a pack (Dp) may
+ * write it for all arguments. Letters of identifiers may count too; then a name stays encoded that need not.
+ */
+static bool is_short_decoded(const char *text)
+{
+    enum { EXPANSIONS_MAX = 2 };
+    const double longest = 1 << 22, growth = 1.4423; /* the cube root of 3 */
+    double length = (double)strlen(text);
+    unsigned expansions = 0;
+    const char *at;
+
+    for (at = text; *at && length <= longest; at++) {
+        size_t digits = 0;
+
+        if (*at == 'S' || *at == 'T')
+            digits = strspn(at + 1, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+        if ((*at == 'S' || *at == 'T') && at[1 + digits] == '_')
+            length *= growth;
+        expansions += at[0] == 'D' && at[1] == 'p';
+    }
+    return length <= longest && expansions <= EXPANSIONS_MAX;
+}
+
 char *activity_name_decode(const char *text)
 {
     static decode_function decode;
     static bool looked;
     int status;
 
-    if (text[0] != '_' || text[1] != 'Z')
+    if (text[0] != '_' || text[1] != 'Z' || !is_short_decoded(text))
         return NULL;
     if (!looked)
         decode = find();

@@ -3,6 +3,7 @@
  * profiler, files that are truncated, foreign or damaged, the page for a browser, and the timeline for Perfetto.
  */
 #include "../../cli/activity_join.h"
+#include "../../cli/activity_names.h"
 #include "activity_file.h"
 #include "large_trace.h"
 
@@ -13,6 +14,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- reading ---- */
 
@@ -307,6 +311,49 @@ static void calls_are_known_by_their_names(void **state)
     check_call("cudaLaunchHostFunc", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
     check_call("cuLaunchHostFunc", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
     check_call("cudaStreamAddCallback", ACTIVITY_HOST_FUNCTION, ACTIVITY_MEMORY_UNKNOWN);
+}
+
+/* Decodes a name in a process of its own, and returns the memory that this process had at most. */
+static size_t decode_apart(const char *name)
+{
+    struct rusage usage;
+    int status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        free(activity_name_decode("_Z1fv")); /* load the library */
+        setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10});
+#ifndef __SANITIZE_ADDRESS__
+        setrlimit(RLIMIT_AS, &(struct rlimit){1 << 30, 1 << 30});
+#endif
+        free(activity_name_decode(name));
+        _exit(0);
+    }
+    assert_int_equal(wait4(child, &status, 0, &usage), child);
+    assert_int_equal(status, 0);
+    return (size_t)usage.ru_maxrss << 10;
+}
+
+/* Each template has the one before it twice as arguments, or expands the pack in all its arguments. */
+static void hostile_names_stay_encoded(void **state)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t plain = decode_apart("_Z6kernelPfi"), length;
+    char name[512];
+
+    (void)state;
+    length = (size_t)snprintf(name, sizeof name, "_Z1f1AIiiES_IS0_S0_E");
+    for (int i = 1; i < 34; i++)
+        length += (size_t)snprintf(name + length, sizeof name - length, "S_IS%c_S%c_E", digits[i], digits[i]);
+    assert_in_range(decode_apart(name), 0, plain + (64 << 20));
+    length = (size_t)snprintf(name, sizeof name, "_Z1fIJiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiEEv");
+    for (int i = 0; i < 8; i++)
+        length += (size_t)snprintf(name + length, sizeof name - length, "Dp1AI");
+    snprintf(name + length, sizeof name - length, "T_EEEEEEEE");
+    assert_in_range(decode_apart(name), 0, plain + (64 << 20));
 }
 
 /* Within a range, a pool begins with the memory that it had before. */
@@ -888,6 +935,7 @@ int main(void)
         cmocka_unit_test(waits_of_streams_get_their_times),
         cmocka_unit_test(foreign_operations_are_joined),
         cmocka_unit_test(calls_are_known_by_their_names),
+        cmocka_unit_test(hostile_names_stay_encoded),
         cmocka_unit_test(kineto_traces_are_read),
         cmocka_unit_test(nsys_exports_are_read),
         cmocka_unit_test(cut_nsys_exports_are_refused),
