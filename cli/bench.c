@@ -17,11 +17,13 @@
 #include "text_json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 const char cli_bench_help[] =
     "Usage: leat bench [OPTION]... [GROUP]...\n"
@@ -619,10 +621,15 @@ static bool write_record(const struct bench_options *options, const json_t *reco
  * lost because of a wrong path. */
 static bool output_is_writable(const char *path)
 {
-    FILE *file = fopen(path, "ae");
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool is_new = file >= 0;
 
-    if (file) {
-        fclose(file);
+    if (!is_new && errno == EEXIST)
+        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file >= 0) {
+        close(file);
+        if (is_new)
+            unlink(path);
         return true;
     }
     cli_complain("bench: %s cannot be written: %s", path, strerror(errno));

@@ -4,6 +4,7 @@
  * It reads the clock before and after each call, and subtracts the cost of two readings, which it measures at the
  * start. It does not time its own work between the calls, nor the queries to the pool at the end of a round.
  */
+#include "output_file.h"
 #include "replay.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ struct run {
     const struct replay_options *options;
     const struct trace *trace;
     struct replay_result *result;
-    FILE *snapshot;
+    struct output_file output; /* of the snapshot */
+    bool snapshot;             /* it is open */
     void **blocks; /* address of each block of the trace; NULL: the block is not allocated now */
 
     /* Times of the calls in ns, for each round and block. Longer times than their type can hold count as 4.2 s. */
@@ -132,17 +134,13 @@ static void write_piece(void *argument, const char *text, size_t bytes)
 static bool write_snapshot(struct run *run)
 {
     struct replay_target *target = run->target;
-    FILE *file = run->snapshot;
-    bool fine;
 
-    run->snapshot = NULL;
-    if (leat_pool_snapshot(target->pool, write_piece, file) != LEAT_OK) {
+    if (leat_pool_snapshot(target->pool, write_piece, run->output.file) != LEAT_OK) {
         snprintf(target->error, sizeof target->error, "%s", leat_last_error());
-        fclose(file);
         return false;
     }
-    fine = !ferror(file);
-    if (fclose(file) == 0 && fine)
+    run->snapshot = false;
+    if (output_file_close(&run->output, true))
         return true;
     snprintf(target->error, sizeof target->error, "%.300s cannot be written: %s", run->options->snapshot,
              strerror(errno));
@@ -399,8 +397,7 @@ bool replay_run(struct replay_target *target, const struct replay_options *optio
     run.alloc_ns = calloc(times, sizeof *run.alloc_ns);
     run.free_ns = calloc(times, sizeof *run.free_ns);
     /* Open the file before the first round, so that a wrong name is reported at once. */
-    if (options->snapshot)
-        run.snapshot = fopen(options->snapshot, "we");
+    run.snapshot = options->snapshot && output_file_open(&run.output, options->snapshot);
     if (options->snapshot && !run.snapshot)
         snprintf(target->error, sizeof target->error, "%.300s cannot be written: %s", options->snapshot,
                  strerror(errno));
@@ -411,7 +408,7 @@ bool replay_run(struct replay_target *target, const struct replay_options *optio
     if (!fine && run.blocks)
         give_up(&run);
     if (run.snapshot)
-        fclose(run.snapshot);
+        output_file_close(&run.output, false);
     free(run.free_ns);
     free(run.alloc_ns);
     free(run.blocks);

@@ -3,6 +3,7 @@
  */
 #include "activity.h"
 #include "cli.h"
+#include "output_file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -162,17 +163,15 @@ static bool write_perfetto(const struct activity_report *report, FILE *file)
 static bool write_file(const struct activity_report *report, const char *path,
                        bool (*write)(const struct activity_report *report, FILE *file))
 {
-    FILE *file = fopen(path, "we");
+    struct output_file output;
     bool enough, written;
 
-    if (!file) {
+    if (!output_file_open(&output, path)) {
         cli_complain("trace: %s cannot be written: %s", path, strerror(errno));
         return false;
     }
-    enough = write(report, file);
-    written = !ferror(file);
-    if (fclose(file) != 0)
-        written = false;
+    enough = write(report, output.file);
+    written = output_file_close(&output, enough);
     if (!written)
         cli_complain("trace: %s cannot be written: %s", path, strerror(errno));
     else if (!enough)
@@ -204,24 +203,22 @@ static int show_in_one_pass(const struct options *options, const char *path)
 {
     char error[ACTIVITY_ERROR_MAX];
     uint64_t missed = 0;
+    struct output_file output;
     bool fine, written;
-    FILE *file;
 
     assert(path);
-    /* Opening the output empties it, so a wrong name of the trace is noticed before. */
     if (strcmp(path, "-") != 0 && access(path, R_OK) != 0) {
         cli_complain("trace: %s: cannot be opened: %s", path, strerror(errno));
         return CLI_FAILED;
     }
-    file = fopen(options->perfetto, "we");
-    if (!file) {
+    if (!output_file_open(&output, options->perfetto)) {
         cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
         return CLI_FAILED;
     }
-    fine = activity_perfetto_pass(path, file, &missed, error);
-    written = !ferror(file);
-    if (fclose(file) != 0)
-        written = false;
+    fine = activity_perfetto_pass(path, output.file, &missed, error);
+    if (!fine && ferror(output.file))
+        fine = true; /* the file is what failed */
+    written = output_file_close(&output, fine);
     if (!written)
         cli_complain("trace: %s cannot be written: %s", options->perfetto, strerror(errno));
     else if (!fine)
@@ -232,6 +229,21 @@ static int show_in_one_pass(const struct options *options, const char *path)
                      "in the trace",
                      missed);
     return fine && written ? CLI_OK : CLI_FAILED;
+}
+
+/* Returns false after an error message if an output is the trace itself. */
+static bool check_outputs(const struct options *options)
+{
+    const char *const outputs[] = {options->html, options->perfetto};
+    const char *trace = strcmp(options->files[0], "-") != 0 ? options->files[0] : "/dev/stdin";
+    size_t i;
+
+    for (i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (outputs[i] && output_file_is_same(outputs[i], trace)) {
+            cli_complain("trace: %s is the trace itself, which the output would replace", outputs[i]);
+            return false;
+        }
+    return true;
 }
 
 static int compare(const struct activity_report *a, const struct activity_report *b, const struct options *options)
@@ -251,6 +263,8 @@ int cli_trace(int argc, char **argv)
 
     if (status != PARSE_GO_ON)
         return status;
+    if (!check_outputs(&options))
+        return CLI_FAILED;
     if (options.one_pass && options.perfetto)
         return show_in_one_pass(&options, options.files[0]);
     runs = calloc(2, sizeof *runs);

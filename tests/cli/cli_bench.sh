@@ -486,4 +486,8 @@ run 1 bench --from "$work/empty" --picture "$work/c.svg" memory && says 'there i
 run 1 bench --from "$work/empty" --picture "$work/c.svg" alloc && says 'there is no picture'
 run 1 bench copy --device nothing:0 && says 'nothing'
 
+# A run that cannot begin leaves no empty files.
+run 1 bench copy --device cpu:99 --output "$work/unmade" --picture "$work/unmade.svg"
+[ -z "$(ls "$work"/unmade* 2>/dev/null)" ] || fail 'a run that does not begin leaves empty files'
+
 finish

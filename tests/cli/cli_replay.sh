@@ -313,6 +313,11 @@ for option in '--policy wait' '--packing still' '--limit 1G' '--limit 1.5x' '--t
 done
 run 1 replay --device nothing:0 $trace && says 'nothing'
 run 1 replay --device "$device" --snapshot "$work/none/x" $trace && says 'none/x cannot be written'
+echo kept >"$work/kept"
+run 1 replay --device "$device" --limit 6M --snapshot "$work/kept" pytorch_snapshot.pickle
+[ "$(cat "$work/kept")" = kept ] || fail 'a replay that fails empties the file of the snapshot'
+run 1 replay --device "$device" --limit 6M --snapshot "$work/unmade" pytorch_snapshot.pickle
+[ -z "$(ls "$work"/unmade* "$work"/kept.* 2>/dev/null)" ] || fail 'a replay that fails leaves a file for the snapshot'
 run 0 replay --help && run 0 help replay
 
 # ---- names that are no UTF-8 ------------------------------------------------------------------------------------

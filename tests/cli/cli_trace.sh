@@ -226,6 +226,24 @@ run 1 trace --one-pass --perfetto "$work/x" "$kineto" && says 'traces of leat'
 echo kept >"$work/x"
 run 1 trace --one-pass --perfetto "$work/x" "$work/none.trace" && says 'cannot be opened'
 [ "$(cat "$work/x")" = kept ] || fail 'a trace that is not there empties the output'
+run 1 trace --one-pass --perfetto "$work/x" "$work/empty" && says 'reads traces of leat'
+[ "$(cat "$work/x")" = kept ] || fail 'a trace that is refused empties the output'
+run 1 trace --one-pass --perfetto "$work/new" "$work/empty"
+[ -z "$(ls "$work"/new* "$work"/x.* 2>/dev/null)" ] || fail 'a trace that is refused leaves a part of the output'
+cp "$kineto" "$work/own"
+ln "$work/own" "$work/own2"
+for option in --html --perfetto '--one-pass --perfetto'; do
+    # shellcheck disable=SC2086
+    run 1 trace $option "$work/own2" "$work/own" && says 'is the trace itself'
+    # shellcheck disable=SC2086
+    run 1 trace $option "$work/own" - <"$work/own" && says 'is the trace itself'
+done
+cmp -s "$work/own" "$kineto" || fail 'the trace was destroyed'
+ln -s x "$work/link"
+chmod 640 "$work/x"
+run 0 trace --html "$work/link" "$kineto" && [ -L "$work/link" ] && [ "$(wc -c <"$work/x")" -gt 1000 ] &&
+    [ "$(stat -c %a "$work/x")" = 640 ] || fail 'the output behind a link is not replaced'
+run 0 trace --perfetto /dev/stdout "$kineto" && [ -s "$work/out" ] || fail 'nothing on standard output'
 usage 'is no number of GB/s' trace --rate 0 "$kineto"
 usage 'is no number of GB/s' trace --rate 1e-300 "$kineto"
 usage 'is no number of GB/s' trace --rate fast "$kineto"
