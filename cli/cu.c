@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -122,9 +123,54 @@ static bool find_leat(struct cu_build *build)
 
 /* ---- running the compiler ---------------------------------------------------------------------------------- */
 
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+
+enum { END_COUNT = sizeof ends / sizeof ends[0] };
+
+static volatile sig_atomic_t ended_by; /* the signal that ends the build */
+static volatile pid_t compiler_process; /* the process, or 0 */
+
+/* Ends the compiler, so that the build ends in the usual way and removes its folder. */
+static void end_compiler(int number)
+{
+    ended_by = number;
+    if (compiler_process > 0)
+        kill(compiler_process, number);
+}
+
+/* Starts the compiler with the signals as they were. Returns false after an error message. */
+static bool start_compiler(char **words)
+{
+    sigset_t set, old;
+
+    sigemptyset(&set);
+    for (int i = 0; i < END_COUNT; i++)
+        sigaddset(&set, ends[i]);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    compiler_process = ended_by ? -1 : fork(); /* after a signal nothing more is begun */
+    if (!compiler_process) {
+        for (int i = 0; i < END_COUNT; i++) {
+            struct sigaction action;
+
+            if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == end_compiler)
+                signal(ends[i], SIG_DFL);
+        }
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        execvp(words[0], words);
+        cli_complain(
+            "cu: the compiler %s cannot be run: %s; install one (Debian: g++), or name another in CXX or CC",
+            words[0], strerror(errno));
+        _exit(127);
+    }
+    if (compiler_process < 0 && !ended_by)
+        cli_complain("cu: %s: %s", words[0], strerror(errno));
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return compiler_process > 0;
+}
+
 static bool run(struct cu_build *build, const struct cu_list *command)
 {
-    pid_t child;
+    pid_t ended;
     int status;
 
     if (build->verbose) {
@@ -132,15 +178,13 @@ static bool run(struct cu_build *build, const struct cu_list *command)
             fprintf(stderr, "%s%s", i ? " " : "", command->items[i]);
         fputc('\n', stderr);
     }
-    child = fork();
-    if (!child) {
-        execvp(command->items[0], command->items);
-        cli_complain(
-            "cu: the compiler %s cannot be run: %s; install one (Debian: g++), or name another in CXX or CC",
-            command->items[0], strerror(errno));
-        _exit(127);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child) {
+    if (!start_compiler(command->items))
+        return false;
+    do
+        ended = waitpid(compiler_process, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    compiler_process = 0;
+    if (ended < 0) {
         cli_complain("cu: %s: %s", command->items[0], strerror(errno));
         return false;
     }
@@ -466,8 +510,19 @@ static int run_build(struct cu_build *build, int argc, char **argv)
 int cli_cu(int argc, char **argv)
 {
     struct cu_build build = {.stage = CU_LINK};
-    int status = run_build(&build, argc, argv);
+    struct sigaction action = {.sa_handler = end_compiler}, before;
+    int status;
 
+    for (int i = 0; i < END_COUNT; i++)
+        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(ends[i], &action, NULL);
+    /* If SIGCHLD is ignored, the system does not keep how the compiler ends. */
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    status = run_build(&build, argc, argv);
     end_build(&build);
+    if (ended_by) {
+        signal(ended_by, SIG_DFL);
+        raise(ended_by);
+    }
     return status;
 }

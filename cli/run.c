@@ -202,11 +202,14 @@ static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUS
 static bool start(char **program)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART}, before[PASSED_ON];
+    struct sigaction child_before;
     sigset_t all, old;
     pid_t pid;
 
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &old);
+    /* If SIGCHLD is ignored, the system does not keep how the program ends. */
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &child_before);
     for (size_t i = 0; i < PASSED_ON; i++) {
         sigaction(passed_on[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN)
@@ -216,6 +219,7 @@ static bool start(char **program)
     if (pid == 0) {
         for (size_t i = 0; i < PASSED_ON; i++)
             sigaction(passed_on[i], &before[i], NULL);
+        sigaction(SIGCHLD, &child_before, NULL);
         sigprocmask(SIG_SETMASK, &old, NULL);
         execvp(program[0], program);
         cli_complain("run: %s: %s", program[0], strerror(errno));
@@ -228,8 +232,9 @@ static bool start(char **program)
     return pid > 0;
 }
 
-/* Waits for the program and returns its exit status, as a shell would show it. */
-static int wait_for_end(void)
+/* Waits for the program and returns its exit status, as a shell would show it. *killed_by receives the signal that
+ * ended it, or 0. */
+static int wait_for_end(int *killed_by)
 {
     int status = 0;
 
@@ -237,6 +242,7 @@ static int wait_for_end(void)
         if (errno != EINTR)
             return CLI_FAILED;
     child = 0;
+    *killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return WIFSIGNALED(status) ? SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -285,13 +291,12 @@ static int run_on_cpu(const struct run_options *options)
 /* ---- the command ---- */
 
 static bool print_report(const struct run_options *options, FILE *out, const struct run_table *table,
-                         const char *plain, int status)
+                         const char *plain, int killed_by)
 {
     bool fine;
 
-    if (status > SIGNAL_BASE && status < SIGNAL_BASE + 65)
-        fprintf(out, "leat: run: signal %d (%s) ended the program\n", status - SIGNAL_BASE,
-                strsignal(status - SIGNAL_BASE));
+    if (killed_by)
+        fprintf(out, "leat: run: signal %d (%s) ended the program\n", killed_by, strsignal(killed_by));
     fine = run_print_report(out, table, options->observe, plain);
     if (options->report && fclose(out) != 0)
         fine = false;
@@ -306,7 +311,7 @@ static int run(const struct run_options *options)
     struct run_table *table;
     FILE *out = stderr;
     enum run_method method = run_inspect(options->program[0], why);
-    int status;
+    int status, killed_by = 0;
 
     if (method == RUN_MISSING || method == RUN_REFUSED) {
         if (method == RUN_MISSING)
@@ -331,8 +336,8 @@ static int run(const struct run_options *options)
             fclose(out);
         return CLI_FAILED;
     }
-    status = wait_for_end();
-    if (!print_report(options, out, table, method == RUN_PLAIN ? why : NULL, status) && status == 0)
+    status = wait_for_end(&killed_by);
+    if (!print_report(options, out, table, method == RUN_PLAIN ? why : NULL, killed_by) && status == 0)
         return CLI_FAILED;
     return status;
 }

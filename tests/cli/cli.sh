@@ -42,6 +42,13 @@ usage() {
     run 2 "$@" && says "$text"
 }
 
+# ignoring_children WORDS...: runs a command that inherits an ignored SIGCHLD, which a shell may not pass on.
+ignoring_children() {
+    python3 -c 'import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"
+}
+
 # check_xml FILE: the picture must be well-formed XML, checked by a tool of this machine if there is one.
 if command -v xmllint >/dev/null; then
     check_xml() { xmllint --noout "$1" 2>"$work/err" || fail "$1 is not well-formed"; }

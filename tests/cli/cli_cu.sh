@@ -165,6 +165,26 @@ run 1 cu "$work/missing.cu"
 export CXX=/nonexistent/compiler
 run 1 cu -c "$work/kernel.cu" -o "$work/wrong.o" && has 'or name another in CXX or CC'
 unset CXX
+# A signal ends the compiler too, and leaves no folder.
+printf '#!/bin/sh\necho started\nexec sleep 60\n' >"$work/slow"
+chmod +x "$work/slow"
+for signal in TERM HUP; do
+    CXX=$work/slow "$leat" cu -c "$work/kernel.cu" -o "$work/wrong.o" >"$work/out" 2>"$work/err" &
+    process=$!
+    until grep -q started "$work/out"; do sleep 0.05; done
+    kill -$signal $process
+    wait $process
+    code=$?
+    [ "$(kill -l $code)" = $signal ] || fail "the exit status after SIG$signal is $code"
+    gone
+done
+# The exit status is that of the compiler also if the caller ignores SIGCHLD.
+if command -v python3 >/dev/null; then
+    ignoring_children "$leat" cu $flags -c "$work/kernel.cu" -o "$work/wrong.o" >"$work/out" 2>"$work/err" ||
+        fail 'a build fails if SIGCHLD is ignored'
+else
+    echo 'skipped: an ignored SIGCHLD: there is no python3'
+fi
 TMPDIR=/nonexistent
 run 1 cu -c "$work/kernel.cu" -o "$work/wrong.o" && says 'TMPDIR'
 TMPDIR=$work/tmp

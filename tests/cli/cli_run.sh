@@ -36,6 +36,16 @@ run 0 run --report "$work/report" sh -c 'true; true' && [ "$(cat "$work/report")
 [ -s "$work/err" ] && fail 'the report went to standard error too'
 run 143 run sh -c 'kill -TERM $$' && grep -q '^leat: run: signal 15 (Terminated) ended the program$' "$work/err" ||
     fail 'the signal is not named'
+run 130 run sh -c 'exit 130' && [ "$(cat "$work/err")" = "$none" ] || fail 'an exit status is taken for a signal'
+if command -v python3 >/dev/null; then
+    # The program inherits that SIGCHLD is ignored, and its exit status is known anyway.
+    ignoring_children "$leat" run python3 -c 'import signal, sys
+sys.exit(3 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 4)' >"$work/out" 2>"$work/err"
+    code=$?
+    [ $code -eq 3 ] || fail "the exit status is $code if SIGCHLD is ignored"
+else
+    echo 'skipped: an ignored SIGCHLD: there is no python3'
+fi
 run 127 run "$work/nothing" && says 'nothing: No such file'
 run 127 run leat-has-no-such-program && says 'No such file'
 : >"$work/plain.txt"
