@@ -2,11 +2,13 @@
  * main.c - the command leat: runs the sub-command, or prints help or the version.
  */
 #include "cli.h"
+#include "text.h"
 
 #include <getopt.h>
 #include <leat/leat.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct cli_command {
@@ -38,13 +40,22 @@ static const struct cli_command {
 
 void cli_complain(const char *format, ...)
 {
+    char text[4096], *all = NULL;
     va_list list;
 
-    fputs("leat: ", stderr);
     va_start(list, format);
-    vfprintf(stderr, format, list);
+    if (vasprintf(&all, format, list) < 0)
+        all = NULL;
     va_end(list);
-    fputc('\n', stderr);
+    if (!all) { /* memory is short: a long message is cut */
+        va_start(list, format);
+        vsnprintf(text, sizeof text, format, list);
+        va_end(list);
+    }
+    /* Messages have names out of files, which must not send sequences to the terminal. */
+    text_clean(all ? all : text);
+    fprintf(stderr, "leat: %s\n", all ? all : text);
+    free(all);
 }
 
 int cli_bad_option(int argc, char **argv, int option)

@@ -70,13 +70,20 @@ static void write_row(const struct pool_map_range *range, const struct pool_map_
 static bool write_range(const struct pool_map *map, const struct pool_map_range *range, FILE *file)
 {
     struct pool_map_rows rows;
-    char size[TEXT_MAX];
+    char size[TEXT_MAX], *name;
     size_t index = 0, i;
 
     if (!pool_map_make_rows(range, (map->page_bytes + CELLS - 1) / CELLS * CELLS, ROWS_MAX, &rows))
         return false;
-    fprintf(file, "\n%s: a character is %s%s\n", range->name, text_bytes(size, rows.row_bytes / CELLS),
+    name = strdup(range->name);
+    if (!name) {
+        free(rows.rows);
+        return false;
+    }
+    text_clean(name);
+    fprintf(file, "\n%s: a character is %s%s\n", name, text_bytes(size, rows.row_bytes / CELLS),
             range->stitched ? "; memory of the ranges above, mapped once more" : "");
+    free(name);
     for (i = 0; i < rows.row_count; i++)
         if (rows.rows[i].gap)
             fprintf(file, "  %14s ~ %s of addresses %s ~\n", "",
@@ -89,11 +96,15 @@ static bool write_range(const struct pool_map *map, const struct pool_map_range 
 
 bool pool_map_write_text(const struct pool_map *map, FILE *file)
 {
-    char a[TEXT_MAX], b[TEXT_MAX];
+    char a[TEXT_MAX], b[TEXT_MAX], *head;
     size_t i;
 
-    fprintf(file, "Pool %s on %s, %s memory, pages of %s\n", map->name, map->device, map->kind,
-            text_bytes(a, map->page_bytes));
+    if (asprintf(&head, "Pool %s on %s, %s memory, pages of %s", map->name, map->device, map->kind,
+                 text_bytes(a, map->page_bytes)) < 0)
+        return false;
+    text_clean(head); /* names in a file must not send sequences to the terminal */
+    fprintf(file, "%s\n", head);
+    free(head);
     fprintf(file, "requested %s, reserved %s", text_bytes(a, map->requested_bytes),
             text_bytes(b, map->reserved_bytes));
     if (map->requested_bytes)

@@ -444,6 +444,18 @@ drawn "$work/map.json" && {
     done
 }
 
+# Files must send no escape sequences to the terminal.
+escape=$(printf '\033')
+printf 't_us,op,id,bytes,stream\n1,\033]0;x\007,1,512,0\n' >"$work/escape.csv"
+run 1 replay --device "$device" "$work/escape.csv" && says 'escape.csv:2: ' && says '?]0;x?'
+! grep -q "$escape" "$work/err" || fail 'a message has an escape character of the trace'
+sed 's/"name":"large"/"name":"\\u001b]0;x\\u0007"/; s/"device":"cuda:0"/"device":"\\u001b]0;x\\u0007"/' "$work/map.json" \
+    >"$work/escape.json"
+run 0 pool-map --text "$work/escape.json" && {
+    [ "$(grep -cF '?]0;x?' "$work/out")" -eq 2 ] || fail 'the names of the pool and its range are others'
+    ! grep -q "$escape" "$work/out" || fail 'the text has an escape character of the snapshot'
+}
+
 # wrong EXTENTS TEXT: the snapshot must be refused with TEXT.
 wrong() {
     snapshot 2097152 "$1"
