@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 5000, SILENCE_SECONDS = 30 };
+enum { CONNECT_MS = 5000, TOKEN_MS = 1000, SILENCE_SECONDS = 30 };
 
 static bool failed(struct net_end *end, const char *what)
 {
@@ -146,14 +146,33 @@ int net_plain_listen(struct net_end *end, const char *address, struct net_reply 
     return listener;
 }
 
-/* Returns true if what connected knows the token. */
-static bool knows_token(struct net_end *end, int socket, const struct net_reply *reply)
+/* Returns the milliseconds until a time, at least 0. */
+static int left_ms(double until)
 {
-    unsigned char token[NET_TOKEN_BYTES], different = 0;
+    double left = (until - bench_now()) * 1e3;
 
-    if (!move_all(end, socket, false, token, sizeof token)) {
-        end->bench->error[0] = '\0';
-        return false;
+    return left > 0 ? (int)left + 1 : 0;
+}
+
+/* Returns true if what connected sends the token at once. A stranger that sends nothing, or sends it byte by byte,
+ * must not keep the other end from connecting. */
+static bool knows_token(int socket, const struct net_reply *reply, double give_up)
+{
+    double until = bench_now() + (double)TOKEN_MS * 1e-3;
+    unsigned char token[NET_TOKEN_BYTES], different = 0;
+    struct pollfd look = {.fd = socket, .events = POLLIN};
+    size_t got = 0;
+
+    until = until < give_up ? until : give_up;
+    while (got < sizeof token) {
+        int wait_ms = left_ms(until), ready = wait_ms ? poll(&look, 1, wait_ms) : 0;
+        ssize_t some = ready > 0 ? recv(socket, token + got, sizeof token - got, MSG_DONTWAIT) : 0;
+
+        if ((ready < 0 || some < 0) && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (some <= 0)
+            return false;
+        got += (size_t)some;
     }
     for (unsigned i = 0; i < sizeof token; i++)
         different |= token[i] ^ reply->token[i];
@@ -166,12 +185,12 @@ bool net_plain_accept(struct net_end *end, int listener, const struct net_reply 
     struct pollfd look = {.fd = listener, .events = POLLIN};
     int socket = -1;
 
-    while (socket < 0 && bench_now() < give_up && poll(&look, 1, CONNECT_MS) > 0) {
+    while (socket < 0 && bench_now() < give_up && poll(&look, 1, left_ms(give_up)) > 0) {
         socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (socket < 0)
             continue;
         set_up(socket);
-        if (!knows_token(end, socket, reply)) {
+        if (!knows_token(socket, reply, give_up)) {
             close(socket);
             socket = -1;
         }

@@ -148,6 +148,10 @@ $(test_bin)/unit_packing: test_libs = $(cli_libs)
 $(test_bin)/unit_transfer_name.o: CPPFLAGS += -Icli
 $(test_bin)/unit_transfer_name: $(BUILD)/obj/cli/transfer_name.o
 
+# Who may connect as the plain socket of "leat bench net".
+$(test_bin)/unit_net_plain.o: CPPFLAGS += $(filter -I%,$(cli_cflags))
+$(test_bin)/unit_net_plain: $(BUILD)/obj/cli/net_plain.o
+
 # The code of "leat trace", without the files that print.
 activity_tests := $(addprefix $(test_bin)/,unit_activity unit_activity_read unit_activity_advice fuzz_activity)
 activity_objects := $(addprefix $(BUILD)/obj/cli/,activity.o activity_advice.o activity_breakdown.o activity_html.o \
