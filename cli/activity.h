@@ -316,8 +316,8 @@ bool activity_perfetto_pass(const char *path, FILE *file, uint64_t *missed, char
 bool activity_compare_text(const struct activity_report *a, const struct activity_report *b);
 bool activity_compare_json(const struct activity_report *a, const struct activity_report *b, FILE *file);
 
-/* Returns the report as a JSON object with at most this many streams of each device and pools, or NULL if memory is
- * short. */
+/* Returns the report as a JSON object with at most this many streams of each device and pools, or NULL if memory
+ * is short. */
 struct json_t *activity_report_json(const struct activity_report *report, size_t most);
 
 /* Writes a duration such as "1.25 ms". Returns text. */

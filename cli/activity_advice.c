@@ -201,7 +201,8 @@ static double telling_rate(const struct activity *a, enum advice_direction direc
     uint64_t length = a->device_end_ns - a->device_begin_ns;
 
     return a->kind == ACTIVITY_COPY && (a->flags & ACTIVITY_FLAG_DEVICE) && !(a->flags & ACTIVITY_FLAG_CUT) &&
-                   a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) && length && advice_direction_of(a) == direction
+                   a->bytes >= RATE_BYTES_MIN && a->pieces <= 1 && !is_pageable(a) && length &&
+                   advice_direction_of(a) == direction
                ? (double)a->bytes / (double)length
                : 0;
 }

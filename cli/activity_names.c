@@ -26,9 +26,9 @@ static decode_function find(void)
 }
 
 /*
- * Returns true if the decoded name is surely short. A name may refer to its earlier parts (S_, T0_), which have such
- * references themselves: at worst the text triples with each three references. Each expansion of a pack (Dp) may
- * write it for all arguments. Letters of identifiers may count too; then a name stays encoded that need not.
+ * Returns true if the decoded name is surely short. A name may refer to its earlier parts (S_, T0_), which have
+ * such references themselves: at worst the text triples with each three references. Each expansion of a pack (Dp)
+ * may write it for all arguments. Letters of identifiers may count too; then a name stays encoded that need not.
  */
 static bool is_short_decoded(const char *text)
 {

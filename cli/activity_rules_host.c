@@ -174,8 +174,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && !strcmp(text + length - strlen(end), end);
 }
 
-/* Forgets the work that a wait is surely for. A wait for an event is for work before it, which is not known here, and
- * traces of other recorders do not tell the stream of a wait. */
+/* Forgets the work that a wait is surely for. A wait for an event is for work before it, which is not known here,
+ * and traces of other recorders do not tell the stream of a wait. */
 static void drop_waited(struct concerns *concerns, const struct activity *wait)
 {
     const struct activity_log *log = concerns->log;
@@ -275,9 +275,10 @@ bool advice_needless_sync(const struct advice_scene *scene, struct activity_advi
         "%zu times the host waits for kernels and fills alone, and then submits more work: no copy to or from host "
         "memory has gone without a wait for it.",
         waits.count);
-    snprintf(advice->change, ACTIVITY_TEXT_MAX,
-             "Leave out the waits, unless the host reads what kernels write to managed or pinned memory: work of one "
-             "stream is in order anyway, and leat_stream_wait() orders streams.");
+    snprintf(
+        advice->change, ACTIVITY_TEXT_MAX,
+        "Leave out the waits, unless the host reads what kernels write to managed or pinned memory: work of one "
+        "stream is in order anyway, and leat_stream_wait() orders streams.");
     advice_gap_basis(scene, "Counts the idle time from the end of the work that each wait is for to the next work",
                      advice->basis);
     return true;

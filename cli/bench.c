@@ -375,8 +375,8 @@ static int check_options(const struct bench_options *options)
 {
     bool narrowed = has_gap_option(options) || options->first || options->full || options->size_count ||
                     options->copy_memories || options->copy_parts || options->pool_parts || options->live_bytes ||
-                    options->layout_suites || options->ladder ||
-                    options->to || options->key_file || options->encrypt || options->net_kinds;
+                    options->layout_suites || options->ladder || options->to || options->key_file ||
+                    options->encrypt || options->net_kinds;
 
     if (options->summary && (options->from || options->json || options->markdown || options->headline)) {
         cli_complain("bench: --summary does not go with --from, --json, --headline or --markdown");

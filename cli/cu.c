@@ -127,7 +127,7 @@ static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
 enum { END_COUNT = sizeof ends / sizeof ends[0] };
 
-static volatile sig_atomic_t ended_by; /* the signal that ends the build */
+static volatile sig_atomic_t ended_by;  /* the signal that ends the build */
 static volatile pid_t compiler_process; /* the process, or 0 */
 
 /* Ends the compiler, so that the build ends in the usual way and removes its folder. */

@@ -45,8 +45,8 @@ static void leave_signals(void)
     removed = NULL;
 }
 
-/* Opens a temporary file beside output->path, with the mode of the file that it will replace. Returns a descriptor or
- * -1. */
+/* Opens a temporary file beside output->path, with the mode of the file that it will replace. Returns a descriptor
+ * or -1. */
 static int open_temporary(struct output_file *output, const struct stat *old)
 {
     mode_t mask = umask(0);

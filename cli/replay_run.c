@@ -22,7 +22,7 @@ struct run {
     struct replay_result *result;
     struct output_file output; /* of the snapshot */
     bool snapshot;             /* it is open */
-    void **blocks; /* address of each block of the trace; NULL: the block is not allocated now */
+    void **blocks;             /* address of each block of the trace; NULL: the block is not allocated now */
 
     /* Times of the calls in ns, for each round and block. Longer times than their type can hold count as 4.2 s. */
     uint32_t *alloc_ns, *free_ns;
