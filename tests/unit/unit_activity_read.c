@@ -326,7 +326,7 @@ static size_t decode_apart(const char *name)
     if (child == 0) {
         free(activity_name_decode("_Z1fv")); /* load the library */
         setrlimit(RLIMIT_CPU, &(struct rlimit){10, 10});
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         setrlimit(RLIMIT_AS, &(struct rlimit){1 << 30, 1 << 30});
 #endif
         free(activity_name_decode(name));
