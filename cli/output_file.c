@@ -50,6 +50,7 @@ static void leave_signals(void)
 static int open_temporary(struct output_file *output, const struct stat *old)
 {
     mode_t mask = umask(0);
+    sigset_t set, old_set;
     int fd;
 
     umask(mask);
@@ -57,12 +58,21 @@ static int open_temporary(struct output_file *output, const struct stat *old)
         output->temporary = NULL;
         return -1;
     }
+    /* A signal waits until it can remove the file. */
+    sigemptyset(&set);
+    for (int i = 0; i < END_COUNT; i++)
+        sigaddset(&set, ends[i]);
+    sigprocmask(SIG_BLOCK, &set, &old_set);
     fd = mkostemp(output->temporary, O_CLOEXEC);
+    if (fd >= 0)
+        catch_signals(output->temporary);
+    sigprocmask(SIG_SETMASK, &old_set, NULL);
     if (fd >= 0 && fchmod(fd, old ? old->st_mode & 0777 : 0666 & ~mask) == 0)
         return fd;
     if (fd >= 0) {
         close(fd);
         unlink(output->temporary);
+        leave_signals();
     }
     free(output->temporary);
     output->temporary = NULL;
@@ -82,15 +92,13 @@ bool output_file_open(struct output_file *output, const char *path)
     if (is_plain && (!exists || (S_ISREG(old.st_mode) && access(path, W_OK) == 0)))
         fd = open_temporary(output, exists ? &old : NULL);
     output->file = fd >= 0 ? fdopen(fd, "w") : fopen(path, "we");
-    if (output->file) {
-        if (output->temporary)
-            catch_signals(output->temporary);
+    if (output->file)
         return true;
-    }
     error = errno;
     if (output->temporary) {
         close(fd);
         unlink(output->temporary);
+        leave_signals();
     }
     free(output->temporary);
     free(output->path);

@@ -230,6 +230,15 @@ run 1 trace --one-pass --perfetto "$work/x" "$work/empty" && says 'reads traces 
 [ "$(cat "$work/x")" = kept ] || fail 'a trace that is refused empties the output'
 run 1 trace --one-pass --perfetto "$work/new" "$work/empty"
 [ -z "$(ls "$work"/new* "$work"/x.* 2>/dev/null)" ] || fail 'a trace that is refused leaves a part of the output'
+mkfifo "$work/fifo"
+"$leat" trace --one-pass --perfetto "$work/new" - <"$work/fifo" >"$work/out" 2>"$work/err" &
+process=$!
+exec 3>"$work/fifo"
+until ls "$work"/new.* >/dev/null 2>&1; do sleep 0.05; done
+kill -TERM $process
+wait $process
+[ $? -eq 143 ] && [ -z "$(ls "$work"/new* 2>/dev/null)" ] || fail 'a signal leaves a part of the output'
+exec 3>&-
 cp "$kineto" "$work/own"
 ln "$work/own" "$work/own2"
 for option in --html --perfetto '--one-pass --perfetto'; do
