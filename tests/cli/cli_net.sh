@@ -247,6 +247,7 @@ if listens serve tcp:127.0.0.1:0 --device "$device" --key-file "$work/key"; then
     done
     run 1 bench net --device "$device" --to "$address" --key-file "$work/other-key" && tells err 'keys of the two ends differ'
     run 1 send "$address" "$work/small" --key-file "$work/key"
+    waits_for 'serve: .* after 0 commands: ' peer.err # else the interrupt ends this client
     kill -INT "$peer"
     ends 0
     [ "$(grep -c ' has ended after ' "$work/peer.err")" -eq 2 ] || fail 'the server does not name its clients'
