@@ -235,9 +235,11 @@ static int show_in_one_pass(const struct options *options, const char *path)
 static bool check_outputs(const struct options *options)
 {
     const char *const outputs[] = {options->html, options->perfetto};
-    const char *trace = strcmp(options->files[0], "-") != 0 ? options->files[0] : "/dev/stdin";
+    const char *trace;
     size_t i;
 
+    assert(options->files[0]);
+    trace = strcmp(options->files[0], "-") != 0 ? options->files[0] : "/dev/stdin";
     for (i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
         if (outputs[i] && output_file_is_same(outputs[i], trace)) {
             cli_complain("trace: %s is the trace itself, which the output would replace", outputs[i]);
