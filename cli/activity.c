@@ -83,7 +83,10 @@ bool activity_log_add(struct activity_log *log, const struct activity *activity)
 
     if (!GROW(log->list, log->count, &log->room))
         return false;
-    log->list[log->count++] = *activity;
+    log->list[log->count] = *activity;
+    if (activity->bytes > ACTIVITY_BYTES_MAX)
+        log->list[log->count].bytes = ACTIVITY_BYTES_MAX;
+    log->count++;
     return true;
 }
 
@@ -391,7 +394,6 @@ size_t activity_pool_order(const struct activity_log *log, size_t *order)
 
 /* 104 days: the pages and JSON have numbers of double precision. */
 #define SPAN_MAX_NS (UINT64_C(1) << 53)
-#define BYTES_MAX (UINT64_C(1) << 53)
 
 bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX])
 {
@@ -411,11 +413,6 @@ bool activity_log_finish(struct activity_log *log, char error[ACTIVITY_ERROR_MAX
     for (i = 0; i < log->count; i++) {
         struct activity *a = &log->list[i];
 
-        if (a->bytes > BYTES_MAX) {
-            snprintf(error, ACTIVITY_ERROR_MAX, "the file is damaged: a %s has %" PRIu64 " bytes",
-                     activity_kind_names[a->kind], a->bytes);
-            return false;
-        }
         if (a->flags & ACTIVITY_FLAG_HOST) {
             a->host_begin_ns -= first;
             a->host_end_ns -= first;

@@ -117,6 +117,15 @@ struct activity_memory_change {
 /* How calls of CUDA were recorded that the program made without leat. */
 enum activity_calls { ACTIVITY_CALLS_NONE, ACTIVITY_CALLS_BY_CUPTI, ACTIVITY_CALLS_BY_EVENTS };
 
+/* The most bytes that an activity can have: JSON and pages have numbers of double precision. */
+#define ACTIVITY_BYTES_MAX (UINT64_C(1) << 53)
+
+/* Adds bytes to a sum, which stays at INT64_MAX once it is there. */
+static inline void activity_add_bytes(uint64_t *sum, uint64_t bytes)
+{
+    *sum = bytes < INT64_MAX - *sum ? *sum + bytes : INT64_MAX;
+}
+
 /* A recorded run. The activities are in no particular order until activity_log_finish(), and then in the order of
  * activity_begin_ns(). */
 struct activity_log {
@@ -151,7 +160,8 @@ struct activity_log {
 struct activity_log *activity_log_create(void);
 void activity_log_destroy(struct activity_log *log);
 
-/* Append an activity, which the log copies. Returns false if memory is short. */
+/* Appends an activity, which the log copies. More bytes than ACTIVITY_BYTES_MAX become that many: a call that
+ * failed may have asked for any number. Returns false if memory is short. */
 bool activity_log_add(struct activity_log *log, const struct activity *activity);
 
 /* Return the index of a name, device, thread or stream, which is added if it is new. Return ACTIVITY_NONE if

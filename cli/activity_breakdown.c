@@ -330,7 +330,7 @@ static void fill_share(const struct activity_log *log, const struct host *host, 
             work->intervals[copies++] =
                 (struct activity_interval){a->device_begin_ns, a->device_end_ns, ACTIVITY_CLASS_COPY};
             share->copies++;
-            share->copy_bytes += a->bytes;
+            activity_add_bytes(&share->copy_bytes, a->bytes);
         } else
             share->kernels += a->kind == ACTIVITY_KERNEL;
     }

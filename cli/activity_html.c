@@ -196,7 +196,7 @@ static void merge_slices(struct track *track, struct slice *slices, uint64_t wid
             if (slice.end_ns > last->end_ns)
                 last->end_ns = slice.end_ns;
             last->count += slice.count;
-            last->bytes += slice.bytes;
+            activity_add_bytes(&last->bytes, slice.bytes);
             if (length > longest) {
                 last->activity = slice.activity;
                 longest = length;
@@ -360,7 +360,7 @@ static json_t *copies_json(const struct activity_log *log)
         if (!activity_is_copy(a))
             continue;
         sum->count++;
-        sum->bytes += a->bytes;
+        activity_add_bytes(&sum->bytes, a->bytes);
         sum->ns += a->device_end_ns - a->device_begin_ns;
     }
     for (i = 0; i < (size_t)ACTIVITY_MEMORY_COUNT * ACTIVITY_MEMORY_COUNT && fine; i++) {

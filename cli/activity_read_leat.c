@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* JSON and pages have numbers of double precision. */
-#define BYTES_MAX (UINT64_C(1) << 53)
-
 /* Where the operations of a chunk are, so that later chunks can supply their device times. */
 struct block {
     uint64_t first_id; /* leati_trace_op_id() of the first */
@@ -160,10 +157,10 @@ bool activity_leat_change(struct activity_leat *leat, const void *record, struct
                                               .pool = get_id(&leat->pools, memory.pool)};
     if (change->pool == ACTIVITY_NONE)
         return activity_input_fail(leat->input, "the file is damaged: there is no pool %" PRIu32, memory.pool);
-    if (memory.used_bytes > BYTES_MAX || memory.reserved_bytes > BYTES_MAX)
-        return activity_input_fail(leat->input, "the file is damaged: pool %" PRIu32 " has %" PRIu64 " bytes",
-                                   memory.pool,
-                                   memory.used_bytes > BYTES_MAX ? memory.used_bytes : memory.reserved_bytes);
+    if (memory.used_bytes > ACTIVITY_BYTES_MAX || memory.reserved_bytes > ACTIVITY_BYTES_MAX)
+        return activity_input_fail(
+            leat->input, "the file is damaged: pool %" PRIu32 " has %" PRIu64 " bytes", memory.pool,
+            memory.used_bytes > ACTIVITY_BYTES_MAX ? memory.used_bytes : memory.reserved_bytes);
     return true;
 }
 

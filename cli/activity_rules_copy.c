@@ -93,7 +93,7 @@ static void add_to_run(struct run *run, const struct activity *a)
         run->stride = 0;
     run->one_size = run->one_size && a->bytes == run->first->bytes && a->pieces == run->first->pieces;
     run->count++;
-    run->bytes += a->bytes;
+    activity_add_bytes(&run->bytes, a->bytes);
     run->last = a;
 }
 
@@ -199,7 +199,7 @@ static void find_runs(const struct advice_scene *scene, bool strided, struct run
             runs->saving_ns += unrecorded > least ? unrecorded - least : 0;
             runs->recording_ns += wall - unrecorded;
             runs->count += run.count;
-            runs->bytes += run.bytes;
+            activity_add_bytes(&runs->bytes, run.bytes);
             runs->wall_ns += wall;
             if (run.count > runs->longest.count)
                 runs->longest = run;
@@ -293,7 +293,7 @@ bool advice_managed_faults(const struct advice_scene *scene, struct activity_adv
         begin = begin > end ? begin : end;
         wall += a->device_end_ns > begin ? a->device_end_ns - begin : 0;
         end = a->device_end_ns > end ? a->device_end_ns : end;
-        bytes[direction] += a->bytes;
+        activity_add_bytes(&bytes[direction], a->bytes);
         advice->count++;
         if (!longest || a->device_end_ns - a->device_begin_ns > longest->device_end_ns - longest->device_begin_ns)
             longest = a;
@@ -304,7 +304,7 @@ bool advice_managed_faults(const struct advice_scene *scene, struct activity_adv
         return false;
     advice->saving_ns = wall - least;
     activity_place(scene->log, longest, advice->place);
-    bytes[ADVICE_TO_DEVICE] += bytes[ADVICE_FROM_DEVICE];
+    activity_add_bytes(&bytes[ADVICE_TO_DEVICE], bytes[ADVICE_FROM_DEVICE]);
     snprintf(advice->evidence, ACTIVITY_TEXT_MAX,
              "%" PRIu64
              " times pages of managed memory move although no call asks for it, %s together, in %s: %s GB/s.",
@@ -351,7 +351,7 @@ bool advice_pageable_copies(const struct advice_scene *scene, struct activity_ad
         saving = length - least < exposed ? length - least : exposed;
         advice->saving_ns += saving;
         advice->count++;
-        bytes += a->bytes;
+        activity_add_bytes(&bytes, a->bytes);
         busy += length;
         advice_vote(&vote, a);
     }

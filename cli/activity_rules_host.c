@@ -50,7 +50,7 @@ static bool find_allocs(const struct advice_scene *scene, bool pinned, uint64_t 
         if (a->kind != ACTIVITY_ALLOC)
             continue;
         advice->count++;
-        bytes += a->bytes;
+        activity_add_bytes(&bytes, a->bytes);
         advice_vote(&vote, a);
     }
     if (advice->count < least)

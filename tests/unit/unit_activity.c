@@ -379,12 +379,42 @@ static void times_that_run_backwards_are_moments(void **state)
     activity_log_destroy(log);
 }
 
+/* 3000 copies of the most bytes have more than UINT64_MAX together. */
+static void sums_of_bytes_have_a_limit(void **state)
+{
+    struct activity_log *log = activity_log_create();
+    struct activity a = {.kind = ACTIVITY_COPY,
+                         .flags = ACTIVITY_FLAG_DEVICE,
+                         .thread = ACTIVITY_NONE,
+                         .name = ACTIVITY_NONE,
+                         .place = ACTIVITY_NONE,
+                         .bytes = UINT64_MAX};
+    struct activity_breakdown *breakdown;
+    char error[ACTIVITY_ERROR_MAX];
+
+    (void)state;
+    assert_non_null(log);
+    assert_int_equal(activity_log_stream(log, activity_log_device(log, 0, "gpu:0"), 0), 0);
+    for (uint64_t i = 0; i < 3000; i++) {
+        a.device_begin_ns = 1000 + 10 * i;
+        a.device_end_ns = a.device_begin_ns + 5;
+        assert_true(activity_log_add(log, &a));
+    }
+    assert_true(activity_log_finish(log, error));
+    breakdown = activity_breakdown_make(log);
+    assert_non_null(breakdown);
+    assert_true(breakdown->all.copy_bytes == INT64_MAX);
+    activity_breakdown_destroy(breakdown);
+    activity_log_destroy(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_equal_a_reference), cmocka_unit_test(no_intervals_are_idle),
-        cmocka_unit_test(runs_equal_a_reference),  cmocka_unit_test(ranges_enclose_calls),
-        cmocka_unit_test(a_cut_log_is_in_order),   cmocka_unit_test(times_that_run_backwards_are_moments),
+        cmocka_unit_test(parts_equal_a_reference),    cmocka_unit_test(no_intervals_are_idle),
+        cmocka_unit_test(runs_equal_a_reference),     cmocka_unit_test(ranges_enclose_calls),
+        cmocka_unit_test(a_cut_log_is_in_order),      cmocka_unit_test(times_that_run_backwards_are_moments),
+        cmocka_unit_test(sums_of_bytes_have_a_limit),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

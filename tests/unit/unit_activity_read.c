@@ -520,9 +520,6 @@ static void damaged_records_are_refused(void **state)
     const struct leati_trace_lane lane = {.id = 1, .device = 9, .serial = 3};
     const struct leati_trace_thread thread = {.id = 0};
     const struct leati_trace_device device = {.id = UINT32_MAX};
-    const struct leati_trace_thread sound = {.id = 1};
-    const struct leati_trace_op large = {
-        .host_start_ns = 1, .host_time = 1, .bytes = (UINT64_C(1) << 53) + 1, .kind = LEATI_TRACE_COPY};
     const struct leati_trace_pool pool = {.id = 1};
     struct leati_trace_pool_memory memory = {.time_ns = 1, .pool = 2};
     struct made_file file = {NULL, 0, 0};
@@ -548,14 +545,34 @@ static void damaged_records_are_refused(void **state)
     memory.used_bytes = UINT64_MAX;
     memcpy(file.bytes + file.count - sizeof memory, &memory, sizeof memory);
     refuse(file.bytes, file.count, "pool 1 has 18446744073709551615 bytes");
-    file.count = 64;
-    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &sound, 1, sizeof sound);
-    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &large, 1, sizeof large);
-    refuse(file.bytes, file.count, "a copy has 9007199254740993 bytes");
     free(file.bytes);
 }
 
 /* A time of another clock, of zero or of all ones would make the span meaningless. */
+/* A program may ask for any number of bytes; the call fails, and the trace is read. */
+static void calls_with_any_bytes_are_read(void **state)
+{
+    const struct leati_trace_thread thread = {.id = 1};
+    const struct leati_trace_op op = {
+        .host_start_ns = 1100, .host_time = 50, .bytes = UINT64_MAX, .kind = LEATI_TRACE_ALLOC, .status = -6};
+    struct made_file file = {NULL, 0, 0};
+    char error[ACTIVITY_ERROR_MAX] = "";
+    struct activity_log *log;
+
+    (void)state;
+    made_header(&file);
+    made_chunk(&file, LEATI_TRACE_CHUNK_THREADS, 0, 0, &thread, 1, sizeof thread);
+    made_chunk(&file, LEATI_TRACE_CHUNK_OPS, 1, 0, &op, 1, sizeof op);
+    log = made_read(file.bytes, file.count, error);
+    free(file.bytes);
+    assert_string_equal(error, "");
+    assert_non_null(log);
+    assert_int_equal(log->count, 1);
+    assert_true(log->list[0].flags & ACTIVITY_FLAG_FAILED);
+    assert_true(log->list[0].bytes == ACTIVITY_BYTES_MAX);
+    activity_log_destroy(log);
+}
+
 static void impossible_spans_are_refused(void **state)
 {
     const struct leati_trace_op ops[] = {
@@ -942,6 +959,7 @@ int main(void)
         cmocka_unit_test(truncated_files_are_read_as_far_as_they_go),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(damaged_records_are_refused),
+        cmocka_unit_test(calls_with_any_bytes_are_read),
         cmocka_unit_test(impossible_spans_are_refused),
         cmocka_unit_test(pages_are_small_and_closed),
         cmocka_unit_test(pages_show_some_of_many),
