@@ -143,12 +143,20 @@ static bool make_absolute(char path[PATH_MAX], const char *option, const char *g
 static bool set_trace(const struct run_options *options, const char *library)
 {
     char path[PATH_MAX], cupti_path[PATH_MAX];
-    const char *cupti = options->cupti;
+    const char *cupti = options->cupti, *number;
 
     if (!options->trace)
         return set_or_remove(RUN_TRACE_VARIABLE, NULL) && set_or_remove(RUN_CUPTI_VARIABLE, NULL);
     if (!make_absolute(path, "--trace", options->trace))
         return false;
+    number = strstr(path, "%p");
+    /* path is the current folder and the given name, or only the name. */
+    if (number && number < path + strlen(path) - strlen(options->trace)) {
+        cli_complain("run: --trace %s: the name of the current folder has %%p, which stands for the process ID; "
+                     "run the command in another folder",
+                     options->trace);
+        return false;
+    }
     /* The loader searches its folders for a name without a slash. */
     if (cupti && strchr(cupti, '/')) {
         if (!make_absolute(cupti_path, "--cupti", cupti))

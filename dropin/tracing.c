@@ -26,13 +26,25 @@ static const struct engine *tracing(void)
 
 /* ---- starting ---- */
 
-/* Makes the name of the file. The first process with CUDA writes to the name as given, others add their number. */
+/* Makes the name of the file. Each "%p" becomes the number of the process; without it the first process with CUDA
+ * writes to the name as given, and others add their number. A name that becomes too long stays as it is; then the
+ * recorder says so. */
 static void name_file(char *path, size_t path_bytes, const char *given)
 {
     unsigned before = dropin_count_traced();
+    const char *at = given, *number = strstr(at, "%p");
+    size_t used = 0;
 
-    if (before && !strstr(given, "%p"))
+    if (before && !number) {
         snprintf(path, path_bytes, "%s.%d", given, (int)getpid());
+        return;
+    }
+    for (; number && used < path_bytes; number = strstr(at, "%p")) {
+        used += (size_t)snprintf(path + used, path_bytes - used, "%.*s%d", (int)(number - at), at, (int)getpid());
+        at = number + 2;
+    }
+    if (used + strlen(at) < path_bytes)
+        snprintf(path + used, path_bytes - used, "%s", at);
     else
         snprintf(path, path_bytes, "%s", given);
 }

@@ -156,6 +156,10 @@ record 0 fake cupti -- "$traced" fork-after
 figures "$work/t" '"kernels": 5' '"truncated": false'
 (cd "$work" && record 0 fake cupti --trace 'p%p.trace' -- "$traced" fork) || fail 'a name with %p'
 [ "$(find "$work" -name 'p[0-9]*.trace' | wc -l)" -eq 2 ] || fail 'a name with %p does not give two files'
+[ "$(grep -c 'p[0-9][0-9]*\.trace: trace by' "$work/report")" -eq 2 ] || fail 'the report does not name the files of %p'
+mkdir "$work/folder%p"
+(cd "$work/folder%p" && run 1 run --trace t true && says 'the name of the current folder has %p' && [ "$failures" -eq 0 ]) ||
+    fail 'a folder with %p'
 
 # A program without CUDA leaves no trace.
 record 0 fake cupti -- true
