@@ -38,6 +38,17 @@ static const struct cli_command {
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
+/* Cleans a message, which may have names out of files: they must not send sequences to the terminal. The line of
+ * advice that leat_last_error() may have stays a line. */
+static void clean_message(char *text)
+{
+    char *advice = strstr(text, "\nAdvice: ");
+
+    text_clean(text);
+    if (advice)
+        *advice = '\n';
+}
+
 void cli_complain(const char *format, ...)
 {
     char text[4096], *all = NULL;
@@ -52,8 +63,7 @@ void cli_complain(const char *format, ...)
         vsnprintf(text, sizeof text, format, list);
         va_end(list);
     }
-    /* Messages have names out of files, which must not send sequences to the terminal. */
-    text_clean(all ? all : text);
+    clean_message(all ? all : text);
     fprintf(stderr, "leat: %s\n", all ? all : text);
     free(all);
 }

@@ -159,7 +159,8 @@ run 1 replay --device "$device" --packing still --limit 1x vit_checkpoint_cut.cs
 
 replay --json --limit 4G vit_checkpoint_cut.csv.gz && is limit_bytes 4294967296
 run 1 replay --device "$device" --limit 3G vit_checkpoint_cut.csv.gz &&
-    says 'line 5850 of vit_checkpoint_cut.csv.gz' && says 'limit of 3221225472 bytes'
+    says 'line 5850 of vit_checkpoint_cut.csv.gz' && says 'limit of 3221225472 bytes' &&
+    [ "$(grep -c '^Advice: ' "$work/err")" -eq 1 ] || fail 'the advice is not on a line of its own'
 run 1 replay --device "$device" --json --limit 1M two_stream_cut.csv.gz && {
     [ ! -s "$work/out" ] || fail 'a replay that failed prints no figures'
 }
