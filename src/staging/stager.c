@@ -547,9 +547,9 @@ static bool shares_rings(const struct leati_stager *stager, const struct leati_s
 /*
  * Lets a long copy into the device share a ring of its stream, if that has two: that of the newest copy, and
  * another one, which the new copy gets. So while a copy is under way, the ring of the next one fills. Otherwise
- * the workers would fill a ring ahead for each of many long copies. Together these would not stay in the
- * processor's caches, and the last ones would be short. Copies of a storage in order have rings of their own,
- * because the other end may send their bytes in any order.
+ * the workers would fill a ring ahead for each of many long copies: that is as fast (docs/files.md), but takes much
+ * more pinned memory, and when it runs out the last rings are short. Copies of a storage in order have rings of
+ * their own, because the other end may send their bytes in any order.
  */
 static bool join_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t wanted)
