@@ -15,6 +15,7 @@
 #define POOLS_MAX 64
 #define FEW_THREADS 4u /* waiting threads help until this many threads copy */
 #define HELPED_MOST 64u /* tasks that leati_workers_nudge_and_help() works on before others get their turn */
+#define EARLIER_MOST 8u /* tasks at the front of the list that a thread compares its own task with between parts */
 
 /* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it, which
  * takes some 150 us in a virtual machine. AWAKE_IN_COPY_NS: how long an idle thread stays awake while a stream is
@@ -133,6 +134,7 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 /* What find_task() saw in the list. */
 struct seen {
     bool alone;   /* the task that find_task() returned is the only one in the list */
+    bool first;   /* no task came before it */
     bool lively;  /* is_lively() is true for some task: new parts may come very soon */
     bool waiting; /* some task has no part to do now, so it must be polled */
 };
@@ -180,7 +182,8 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
             list(workers, task);
         }
     }
-    seen->alone = task && workers->first == task && !task->next;
+    seen->first = task && workers->first == task;
+    seen->alone = seen->first && !task->next;
     unlock(workers);
     return task;
 }
@@ -219,16 +222,40 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
 
 /* ---- the threads ---- */
 
-/* Works on a task. If no part can be done now and there is no other task (alone), waits for a moment. */
-static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
+/* Returns true if a task of the same class that came before this one has a part to do now. */
+static bool has_earlier(struct leati_workers *workers, const struct leati_task *task)
+{
+    const struct leati_task *earlier;
+    bool has = false;
+
+    lock(workers);
+    earlier = task->listed ? workers->first : task;
+    for (unsigned looks = 0; earlier != task && !has && looks < EARLIER_MOST; looks++) {
+        has = earlier->type->class == task->type->class && earlier->workers < earlier->share &&
+              earlier->type->look(earlier, false) == LEATI_TAKEN;
+        earlier = earlier->next;
+    }
+    unlock(workers);
+    return has;
+}
+
+/* Works on a task. Leaves it when one that came before it can go on, which its stream may be waiting for: with
+ * several long copies on a stream, only the first keeps the link busy. If no part can be done now and there is no
+ * other task, waits for a moment. */
+static void serve(struct leati_workers *workers, struct leati_task *task, const struct seen *seen)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
-    uint64_t since = 0;
+    uint64_t since = 0, looked = leati_clock_ns();
 
     for (;;) {
         switch (task->type->work(task)) {
         case LEATI_TAKEN:
             since = 0;
+            if (!seen->first && leati_clock_ns() - looked > LOOK_NS) {
+                if (has_earlier(workers, task))
+                    return;
+                looked = leati_clock_ns();
+            }
             continue;
         case LEATI_NOTHING_LEFT:
             return;
@@ -238,7 +265,7 @@ static void serve(struct leati_workers *workers, struct leati_task *task, bool a
         }
         if (task->type->prepare && task->type->prepare(task))
             continue;
-        if (!alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news)
+        if (!seen->alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news)
             return;
         for (int i = 0; i < 16; i++)
             leati_pause();
@@ -393,7 +420,7 @@ static void *run_worker(void *argument)
         copied = copies_bytes(task->type->class);
         if (task->type->enter)
             task->type->enter(task);
-        serve(workers, task, seen.alone);
+        serve(workers, task, &seen);
         if (task->type->leave)
             task->type->leave(task);
         leave_task(workers, task, false);

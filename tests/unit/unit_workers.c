@@ -95,7 +95,10 @@ struct held {
     bool nudged;         /* leati_workers_nudge() is called when not_yet becomes false */
     bool changes;        /* with nudged: this happens while a thread looks, which does not see it */
     atomic_int looks;    /* number of calls of look() */
+    atomic_int turn;     /* number of parts that were done before its last one, of all tasks */
 };
+
+static atomic_int turns;
 
 static enum leati_taken look(const struct leati_task *task, bool helper)
 {
@@ -127,6 +130,7 @@ static enum leati_taken work(struct leati_task *task)
     for (int most = atomic_load(&held->most); inside > most;)
         (void)atomic_compare_exchange_weak(&held->most, &most, inside);
     (void)wait_for(&held->open, 1);
+    atomic_store(&held->turn, atomic_fetch_add(&turns, 1));
     atomic_fetch_sub(&held->inside, 1);
     atomic_fetch_add(&held->done, 1);
     return LEATI_TAKEN;
@@ -335,6 +339,37 @@ static void tasks_that_wait_are_looked_at(void **state)
     atomic_store(&waiting.not_yet, false);
     assert_true(wait_for(&waiting.done, 3));
     leati_workers_remove(workers, &waiting.task);
+    leati_workers_put(workers, COPIES);
+}
+
+/* A stream may be waiting for the task that came first, so a thread that works on a later one goes back to it. */
+static void the_first_task_that_can_continue_is_next(void **state)
+{
+    struct leati_workers *workers = get(COPIES, 1);
+
+    (void)state;
+    assert_ptr_equal(get(FILES, 1), workers);
+    for (int class = COPIES; class <= FILES; class ++) {
+        struct held waiting, other;
+        int before = atomic_load(&turns);
+
+        memset(&waiting, 0, sizeof waiting);
+        waiting.task = (struct leati_task){.type = &types[class], .share = 1};
+        atomic_store(&waiting.left, 1);
+        atomic_store(&waiting.not_yet, true);
+        atomic_store(&waiting.open, 1);
+        leati_workers_add(workers, &waiting.task, 1);
+        add(workers, &other, class, 1, 3);
+        assert_true(wait_for(&other.inside, 1));
+        usleep(MOMENT_US); /* so that its part takes some time */
+        atomic_store(&waiting.not_yet, false);
+        open_and_remove(workers, &other, 3);
+        assert_true(wait_for(&waiting.done, 1));
+        leati_workers_remove(workers, &waiting.task);
+        assert_int_equal(atomic_load(&other.turn), before + 3);
+        assert_int_equal(atomic_load(&waiting.turn), before + 1);
+    }
+    leati_workers_put(workers, FILES);
     leati_workers_put(workers, COPIES);
 }
 
@@ -626,6 +661,7 @@ int main(void)
         cmocka_unit_test(no_class_waits_for_another),
         cmocka_unit_test(shares_leave_threads_to_others),
         cmocka_unit_test(tasks_that_wait_are_looked_at),
+        cmocka_unit_test(the_first_task_that_can_continue_is_next),
         cmocka_unit_test(a_removal_waits_for_those_inside),
         cmocka_unit_test(helpers_copy_and_nothing_else),
         cmocka_unit_test(threads_end_with_the_last_user),
