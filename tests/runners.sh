@@ -66,6 +66,14 @@ program works <<'END'
 end=$(($(date +%s) + 4))
 while [ "$(date +%s)" -lt $end ]; do :; done
 END
+# LeakSanitizer crashes in the first run only, or in each.
+program crashes_once <<'END'
+[ -e ran ] || { touch ran; echo '==1==LeakSanitizer has encountered a fatal error.'; exit 1; }
+END
+program crashes <<'END'
+echo '==1==LeakSanitizer has encountered a fatal error.'
+exit 1
+END
 program dies <<'END'
 kill -KILL $$
 END
@@ -76,7 +84,8 @@ unset LEAT_REQUIRE TEST_UNDER TEST_RESULTS TEST_SUITE TEST_TIMEOUT TEST_LONGEST 
     cd "$work" || exit 1
     all='tests/passes tests/leaves_out tests/leaves_out_silently tests/not_here tests/not_here_silently tests/fails'
     # shellcheck disable=SC2086
-    TEST_STUCK=3 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/works tests/dies tests/passes
+    TEST_STUCK=3 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/works tests/dies tests/crashes_once \
+        tests/crashes tests/passes
 ) >"$work/out" 2>&1 && fail 'run.sh is content with programs that fail'
 says 'ok    passes'
 says 'ok    leaves_out \(2 of its tests skipped\)'
@@ -89,7 +98,10 @@ says 'waiting'
 says 'FAIL  hangs: stuck: no processor time to speak of in 3 s'
 says 'ok    works'
 says 'FAIL  dies: exit status 137'
-says 'on cpu:0: 4 passed, 5 failed, 1 skipped; 2 tests left out inside programs'
+says 'note: LeakSanitizer crashed at the end of crashes_once, which runs once more'
+says 'ok    crashes_once'
+says 'FAIL  crashes: exit status 1'
+says 'on cpu:0: 5 passed, 6 failed, 1 skipped; 2 tests left out inside programs'
 
 (cd "$work" && "$here/run.sh" "$work" cpu:0 tests/not_here tests/not_here) >>"$work/out" 2>&1 ||
     fail 'run.sh fails where everything is skipped'
