@@ -247,7 +247,7 @@ CUresult cuCtxSynchronize(void)
     CUcontext context;
 
     CU_TRY(leatcu_enter(&context));
-    return leatcu_result(leatc_device_synchronize(context->ordinal));
+    return leatcu_result(leatcu_or_lost(leatc_device_synchronize(context->ordinal)));
 }
 
 /* The forms of CUDA 13 name a context. NULL stands for the current one. */
@@ -272,7 +272,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     CU_TRY(enter_named(context, &context));
-    return leatcu_result(leatc_device_synchronize(context->ordinal));
+    return leatcu_result(leatcu_or_lost(leatc_device_synchronize(context->ordinal)));
 }
 
 /* ---- primary contexts ---- */

@@ -8,7 +8,7 @@ static CUresult copy(void *dst, const void *src, size_t bytes, int direction, st
                      enum leatc_mode mode)
 {
     CU_TRY(leatcu_enter(NULL));
-    return leatcu_result(leatc_copy(dst, src, bytes, direction, stream, mode));
+    return leatcu_result(leatcu_or_lost(leatc_copy(dst, src, bytes, direction, stream, mode)));
 }
 
 static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
@@ -185,7 +185,7 @@ static CUresult copy_region(const struct region *region, struct leatc_stream *st
     if (!region->width_bytes || !region->height || !region->depth)
         return CUDA_SUCCESS;
     CU_TRY(engine_region(region, &dst, &src, &wanted));
-    return leatcu_result(leatc_copy_region(dst, src, &wanted, direction_of(region), stream, mode));
+    return leatcu_result(leatcu_or_lost(leatc_copy_region(dst, src, &wanted, direction_of(region), stream, mode)));
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *given, struct leatc_stream *stream, bool async)
@@ -391,7 +391,7 @@ static CUresult fill(CUdeviceptr dst, uint32_t value, unsigned unit_bytes, size_
 {
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(dst % unit_bytes == 0 && (dst || !count));
-    return leatcu_result(leatc_fill(PTR(dst), value, unit_bytes, count, stream, async));
+    return leatcu_result(leatcu_or_lost(leatc_fill(PTR(dst), value, unit_bytes, count, stream, async)));
 }
 
 static CUresult fill_2d(CUdeviceptr dst, size_t pitch_bytes, uint32_t value, unsigned unit_bytes, size_t width,
@@ -399,8 +399,8 @@ static CUresult fill_2d(CUdeviceptr dst, size_t pitch_bytes, uint32_t value, uns
 {
     CU_TRY(leatcu_enter(NULL));
     CU_CHECK(dst % unit_bytes == 0 && pitch_bytes % unit_bytes == 0 && (dst || !width || !height));
-    return leatcu_result(
-        leatc_fill_region(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async));
+    return leatcu_result(leatcu_or_lost(
+        leatc_fill_region(PTR(dst), pitch_bytes, 0, value, unit_bytes, width, height, 1, stream, async)));
 }
 
 #define FILLS(bits, type)                                                                                         \

@@ -22,8 +22,9 @@ static CUresult record(CUevent event, struct leatc_stream *stream, unsigned flag
 BOTH(cuEventRecord, cuEventRecord_ptsz, (CUevent event, CUstream stream), record(event, on, 0))
 BOTH(cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, (CUevent event, CUstream stream, unsigned flags),
      record(event, on, flags))
-FORWARD_STARTED(CUresult cuEventQuery(CUevent event), leatc_event_query(engine_event(event)))
-FORWARD_STARTED(CUresult cuEventSynchronize(CUevent event), leatc_event_synchronize(engine_event(event)))
+FORWARD_STARTED(CUresult cuEventQuery(CUevent event), leatcu_or_lost(leatc_event_query(engine_event(event))))
+FORWARD_STARTED(CUresult cuEventSynchronize(CUevent event),
+                leatcu_or_lost(leatc_event_synchronize(engine_event(event))))
 FORWARD_STARTED(CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end),
                 milliseconds ? leatc_event_elapsed(milliseconds, engine_event(start), engine_event(end))
                              : LEATC_INVALID_VALUE)

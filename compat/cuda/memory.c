@@ -38,7 +38,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes, size_t wi
 }
 
 /* The call works without a current context, because the allocation determines the device. */
-FORWARD_STARTED(CUresult cuMemFree_v2(CUdeviceptr address), leatc_free(leatcu_pointer(address)))
+FORWARD_STARTED(CUresult cuMemFree_v2(CUdeviceptr address), leatcu_or_lost(leatc_free(leatcu_pointer(address))))
 
 /* Returns the allocation that contains an address. */
 static CUresult find(CUdeviceptr address, struct leatc_memory *memory)
@@ -79,7 +79,8 @@ CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
     return cuMemHostAlloc(ptr, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-FORWARD_STARTED(CUresult cuMemFreeHost(void *ptr), ptr ? leatc_free_host(ptr) : LEATC_INVALID_VALUE)
+FORWARD_STARTED(CUresult cuMemFreeHost(void *ptr),
+                ptr ? leatcu_or_lost(leatc_free_host(ptr)) : LEATC_INVALID_VALUE)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ptr, unsigned flags)
 {

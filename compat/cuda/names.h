@@ -30,6 +30,14 @@ static inline CUresult leatcu_result(int result)
     return __builtin_expect(result == LEATC_OK, 1) ? CUDA_SUCCESS : leatcu_map(result);
 }
 
+/* For a call that may have waited for a kernel: if the call succeeded but a kernel has failed, returns the result
+ * of that kernel. Launches do not use it: a launch must not report a failure of the kernel that it has just
+ * submitted. */
+static inline int leatcu_or_lost(int result)
+{
+    return __builtin_expect(result == LEATC_OK, 1) ? leatc_lost() : result;
+}
+
 #define CU_TRY(call)                                                                                              \
     do {                                                                                                          \
         CUresult cu_try_ = (call);                                                                                \

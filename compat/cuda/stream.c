@@ -50,8 +50,9 @@ static CUresult get_context(struct leatc_stream *on, CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-FORWARD_STREAM(cuStreamQuery, cuStreamQuery_ptsz, (CUstream stream), leatc_stream_query(on))
-FORWARD_STREAM(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream stream), leatc_stream_synchronize(on))
+FORWARD_STREAM(cuStreamQuery, cuStreamQuery_ptsz, (CUstream stream), leatcu_or_lost(leatc_stream_query(on)))
+FORWARD_STREAM(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream stream),
+               leatcu_or_lost(leatc_stream_synchronize(on)))
 FORWARD_STREAM(cuStreamGetPriority, cuStreamGetPriority_ptsz, (CUstream stream, int *priority),
                leatc_stream_priority(on, priority))
 FORWARD_STREAM(cuStreamGetFlags, cuStreamGetFlags_ptsz, (CUstream stream, unsigned *flags),

@@ -1,5 +1,6 @@
 /* sample_failures.cu - runs kernels that fail, and launches with invalid arguments. Each must return an error, and
  * the device must work again after a reset. */
+#include <cuda.h>
 #include "sample.h"
 
 #include <cassert>
@@ -49,6 +50,29 @@ static void worksAgain()
     OK(cudaFree(out));
 }
 
+/* Each call of the driver API that waits for a failed kernel returns the failure, the first one too. */
+static void theDriverTells()
+{
+    int *out, host;
+    CUdeviceptr memory;
+    CUevent event;
+
+    for (int i = 0; i < 5; i++) {
+        OK(cudaMalloc(&out, sizeof *out));
+        memory = (CUdeviceptr)out;
+        CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS);
+        traps<<<1, 8>>>(out);
+        CHECK(cuEventRecord(event, NULL) != CUDA_ERROR_INVALID_HANDLE); /* the kernel may have failed already */
+        CHECK(i != 0 || cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED);
+        CHECK(i != 1 || cuStreamSynchronize(NULL) == CUDA_ERROR_LAUNCH_FAILED);
+        CHECK(i != 2 || cuMemcpyDtoH(&host, memory, sizeof host) == CUDA_ERROR_LAUNCH_FAILED);
+        CHECK(i != 3 || cuMemFree(memory) == CUDA_ERROR_LAUNCH_FAILED);
+        CHECK(cuEventSynchronize(event) == CUDA_ERROR_LAUNCH_FAILED);
+        CHECK(cuEventQuery(event) == CUDA_ERROR_LAUNCH_FAILED);
+        worksAgain();
+    }
+}
+
 int main()
 {
     int *out;
@@ -64,6 +88,8 @@ int main()
     traps<<<1, 8>>>(out);
     GIVES(cudaErrorLaunchFailure, cudaDeviceSynchronize());
     worksAgain();
+
+    theDriverTells();
 
     asserts<<<2, 32>>>(64); /* the assertion holds */
     OK(cudaDeviceSynchronize());
