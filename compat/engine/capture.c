@@ -649,13 +649,13 @@ int leatc_capture_refuse_unsafe(void)
     return result;
 }
 
-int leatc_capture_refuse_sync(void)
+int leatc_capture_refuse_sync(struct leatc_stream *stream)
 {
+    bool legacy = !stream || stream == LEATC_STREAM_LEGACY;
     int result;
-    struct leatc_device *device = leatc_capturing() ? leatc_device_here(&result) : NULL;
+    struct leatc_device *device = legacy && leatc_capturing() ? leatc_device_here(&result) : NULL;
 
-    if (!device)
-        return LEATC_OK;
-    LEATC_TRY(leatc_capture_refuse_legacy(device, true));
+    if (device)
+        LEATC_TRY(leatc_capture_refuse_legacy(device, true));
     return leatc_capture_refuse_unsafe();
 }

@@ -218,6 +218,15 @@ static bool is_idle(const struct sides *sides)
     return sides->dst.idle || sides->src.idle;
 }
 
+/* Begins a copy or a fill. A synchronous one cannot be captured. */
+static int begin(struct leatc_stream *stream, enum leatc_mode mode, struct leatc_work *work)
+{
+    if (mode == LEATC_ASYNC)
+        return leatc_work_begin_capturable(stream, work);
+    LEATC_TRY(leatc_capture_refuse_sync(stream));
+    return leatc_work_begin(stream, work);
+}
+
 /* Ends a copy: waits for the copy if wait is set, and otherwise makes later work of the partners wait for it. */
 static int end_copy(struct leatc_work *work, const struct partners *partners, leat_status status, bool wait)
 {
@@ -376,9 +385,7 @@ int leatc_copy(void *dst, const void *src, size_t bytes, int direction, struct l
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    if (mode != LEATC_ASYNC)
-        LEATC_TRY(leatc_capture_refuse_sync());
-    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    LEATC_TRY(begin(stream, mode, &work));
     if (!bytes)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
@@ -425,9 +432,7 @@ int leatc_copy_region(void *dst, const void *src, const leat_copy_region *region
 
     if (direction < LEATC_HOST_TO_HOST || direction > LEATC_DEFAULT)
         return LEATC_INVALID_DIRECTION;
-    if (mode != LEATC_ASYNC)
-        LEATC_TRY(leatc_capture_refuse_sync());
-    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    LEATC_TRY(begin(stream, mode, &work));
     if (!region->width_bytes || !region->height || !region->depth)
         return LEATC_OK;
     LEATC_TRY(find_sides(dst, src, direction, &sides));
@@ -635,9 +640,7 @@ static int fill_region(struct fill *fill, struct leatc_stream *stream, enum leat
     struct leatc_memory memory;
     int result;
 
-    if (mode != LEATC_ASYNC)
-        LEATC_TRY(leatc_capture_refuse_sync());
-    LEATC_TRY(leatc_work_begin_capturable(stream, &work));
+    LEATC_TRY(begin(stream, mode, &work));
     if (!fill->width || !fill->height || !fill->depth)
         return LEATC_OK;
     LEATC_TRY(find_memory(fill->dst, &memory));

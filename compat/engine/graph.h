@@ -416,10 +416,10 @@ LEATC_API int leatc_capture_update(struct leatc_stream *stream, struct leatc_nod
 LEATC_API int leatc_capture_exchange_mode(int *mode);
 
 /* A layer calls leatc_capture_refuse_unsafe() before an operation that is unsafe during a capture
- * (CAPTURE_UNSUPPORTED), and leatc_capture_refuse_sync() before an operation that waits in the legacy default
- * stream (also CAPTURE_IMPLICIT). The engine's own functions call these themselves. */
+ * (CAPTURE_UNSUPPORTED), and leatc_capture_refuse_sync() before an operation that waits in a stream (also
+ * CAPTURE_IMPLICIT if this is the legacy default stream). The engine's own functions call these themselves. */
 LEATC_API int leatc_capture_refuse_unsafe(void);
-LEATC_API int leatc_capture_refuse_sync(void);
+LEATC_API int leatc_capture_refuse_sync(struct leatc_stream *stream);
 
 /* Adds a node to the capture of the stream, if work->captured is set. Takes ownership of the task. */
 LEATC_API int leatc_capture_add(struct leatc_work *work, struct leatc_task *task);

@@ -376,6 +376,57 @@ static void *try_from_another_thread(void *argument)
     return NULL;
 }
 
+/* The forms of these functions for the per-thread default stream, which the header declares only under a macro. */
+extern __typeof__(cudaMemset) cudaMemset_ptds;
+extern __typeof__(cudaMemcpy) cudaMemcpy_ptds;
+extern __typeof__(cudaMemcpy2D) cudaMemcpy2D_ptds;
+
+/* Synchronous calls in the per-thread default stream wait for no captured stream. */
+static void *copy_in_own_stream(void *argument)
+{
+    cudaError_t *results = argument;
+    unsigned char byte;
+
+    results[0] = cudaMemset_ptds(device, 5, 1);
+    results[1] = cudaMemcpy_ptds(&byte, device, 1, cudaMemcpyDeviceToHost);
+    results[2] = cudaMemcpy2D_ptds(&byte, 1, device, 1, 1, 1, cudaMemcpyDeviceToHost);
+    return NULL;
+}
+
+static void synchronous_copies_in_other_threads(void **state)
+{
+    static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeThreadLocal,
+                                                       cudaStreamCaptureModeRelaxed};
+    cudaError_t results[3];
+    unsigned char byte;
+    pthread_t thread;
+    cudaGraph_t graph;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        OK(cudaStreamBeginCapture(stream, modes[i]));
+        assert_int_equal(pthread_create(&thread, NULL, copy_in_own_stream, results), 0);
+        pthread_join(thread, NULL);
+        for (int j = 0; j < 3; j++)
+            assert_int_equal(results[j], cudaSuccess);
+        end(&graph);
+        OK(cudaGraphDestroy(graph));
+    }
+    begin(); /* a capture of this mode forbids unsafe calls in all threads */
+    assert_int_equal(pthread_create(&thread, NULL, copy_in_own_stream, results), 0);
+    pthread_join(thread, NULL);
+    for (int j = 0; j < 3; j++)
+        assert_int_equal(results[j], cudaErrorStreamCaptureUnsupported);
+    ends_invalid(stream);
+    /* A synchronous call waits for its stream, so it cannot be captured. */
+    OK(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeRelaxed));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaMemcpy_ptds(&byte, device, 1, cudaMemcpyDeviceToHost));
+    ends_invalid(cudaStreamPerThread);
+    OK(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeRelaxed));
+    GIVES(cudaErrorStreamCaptureUnsupported, cudaMemset_ptds(device, 1, 1));
+    ends_invalid(cudaStreamPerThread);
+}
+
 static void captures_are_of_a_thread(void **state)
 {
     static const enum cudaStreamCaptureMode modes[] = {
@@ -461,6 +512,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(external_events_are_nodes),
     cmocka_unit_test(what_a_capture_forbids),
     cmocka_unit_test(captures_are_of_a_thread),
+    cmocka_unit_test(synchronous_copies_in_other_threads),
     cmocka_unit_test(a_capture_may_span_devices),
 };
 

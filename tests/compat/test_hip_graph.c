@@ -102,6 +102,10 @@ static void what_waits_spoils_a_capture(void **state)
         GIVES(hipErrorStreamCaptureImplicit, hipMemset2D(device, 16, 0, 8, 2));
         ends_invalid();
         OK(hipStreamBeginCapture(stream, modes[i]));
+        GIVES(hipErrorStreamCaptureUnsupported,
+              hipMemcpyWithStream(device, plain, 16, hipMemcpyHostToDevice, stream));
+        ends_invalid();
+        OK(hipStreamBeginCapture(stream, modes[i]));
         GIVES(hipErrorStreamCaptureUnsupported, hipStreamSynchronize(stream));
         ends_invalid();
         OK(hipStreamBeginCapture(stream, modes[i]));
