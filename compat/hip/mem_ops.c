@@ -117,7 +117,7 @@ static int check_operand(const struct word *word)
     if (word->condition > hipStreamWaitValueNor)
         return LEATC_INVALID_VALUE;
     LEATC_TRY(leatc_memory_find(word->ptr, &memory));
-    if (memory.kind == LEATC_MEMORY_PAGEABLE || (uintptr_t)word->ptr % bytes ||
+    if (memory.kind == LEATC_MEMORY_PAGEABLE || (uintptr_t)word->ptr % bytes || memory.bytes < bytes ||
         (uintptr_t)word->ptr - (uintptr_t)memory.base > memory.bytes - bytes)
         return LEATC_INVALID_VALUE;
     if (memory.kind != LEATC_MEMORY_DEVICE)

@@ -118,6 +118,12 @@ static void streams_wait_for_values(void **state)
     __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
     OK(hipStreamSynchronize(stream));
     OK(hipHostFree(word));
+    OK(hipHostMalloc((void **)&word, 4, hipHostMallocDefault)); /* a block shorter than a wide word */
+    GIVES(hipErrorInvalidValue, hipStreamWriteValue64(stream, word, 1, 0));
+    GIVES(hipErrorInvalidValue, hipStreamWaitValue64(stream, word, 1, hipStreamWaitValueEq, UINT64_MAX));
+    OK(hipStreamWriteValue32(stream, word, 1, 0));
+    OK(hipStreamSynchronize(stream));
+    OK(hipHostFree(word));
     OK(hipStreamDestroy(stream));
     GIVES(hipErrorContextIsDestroyed, hipStreamWriteValue32(stream, NULL, 1, 0));
 }
