@@ -444,9 +444,11 @@ int leatc_device_by_address(const char *text, int *ordinal)
     int domain, bus, slot;
 
     LEATC_TRY(leatc_init());
-    if (sscanf(text, "%x:%x:%x", &wanted[0], &wanted[1], &wanted[2]) != 3 &&
-        sscanf(text, "%x:%x", &wanted[1], &wanted[2]) != 2)
-        return LEATC_INVALID_VALUE;
+    if (sscanf(text, "%x:%x:%x", &wanted[0], &wanted[1], &wanted[2]) != 3) {
+        wanted[0] = 0; /* an address without a domain */
+        if (sscanf(text, "%x:%x", &wanted[1], &wanted[2]) != 2)
+            return LEATC_INVALID_VALUE;
+    }
     for (int i = 0; i < device_count; i++) {
         LEATC_TRY(leatc_device_address(i, &domain, &bus, &slot));
         if (domain == (int)wanted[0] && bus == (int)wanted[1] && slot == (int)wanted[2]) {

@@ -385,6 +385,8 @@ static void two_devices(void **state)
     OK(cudaDeviceGetPCIBusId(address, sizeof address, 1));
     OK(cudaDeviceGetByPCIBusId(&device, address));
     assert_int_equal(device, 1);
+    OK(cudaDeviceGetByPCIBusId(&device, strchr(address, ':') + 1)); /* without the domain, which is 0 */
+    assert_int_equal(device, 1);
     OK(cudaSetDevice(0));
     OK(cudaFree(second));
     OK(cudaFree(first));
