@@ -26,13 +26,14 @@ static CUresult find_place(CUdevice number, leat_device **place)
     return leatcu_result(leatc_device_open(number, place));
 }
 
-/* Converts a location to a device number. A NUMA node of the host becomes the whole host. */
+/* Converts a location to a device number. A NUMA node of the host becomes the whole host. INVALID_DEVICE: a
+ * negative number, which could mean the host. */
 static CUresult number_of(CUmemLocation location, CUdevice *number)
 {
     switch ((unsigned)location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
         *number = location.id;
-        return CUDA_SUCCESS;
+        return location.id < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:

@@ -37,13 +37,14 @@ static int prefetch(const void *ptr, size_t bytes, int number, struct leatc_stre
 FORWARD(hipError_t hipMemPrefetchAsync(const void *ptr, size_t bytes, int device, hipStream_t stream),
         of_stream(prefetch(ptr, bytes, device, stream_of(stream))))
 
-/* Converts a location to HIP's number. A NUMA node of the host becomes the whole host. */
+/* Converts a location to HIP's number. A NUMA node of the host becomes the whole host. INVALID_DEVICE: a negative
+ * number, which could mean the host. */
 static int number_of_place(const hipMemLocation *place, int *number)
 {
     switch (place->type) {
     case hipMemLocationTypeDevice:
         *number = place->id;
-        return LEATC_OK;
+        return place->id < 0 ? LEATC_INVALID_DEVICE : LEATC_OK;
     case hipMemLocationTypeHost:
     case hipMemLocationTypeHostNuma:
     case hipMemLocationTypeHostNumaCurrent:
@@ -61,9 +62,6 @@ static int prefetch_to_place(const void *ptr, size_t bytes, const hipMemLocation
 
     LEATC_TRY(check_range(ptr, bytes));
     LEATC_TRY(number_of_place(place, &number));
-    /* Refuse a negative device number, which prefetch() would take for the host. */
-    if (place->type == hipMemLocationTypeDevice && number < 0)
-        return LEATC_INVALID_DEVICE;
     return of_stream(prefetch(ptr, bytes, number, stream));
 }
 

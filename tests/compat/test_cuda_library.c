@@ -358,6 +358,10 @@ static void ranges_in_batches(void **state)
     assert_int_equal(place, 1);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync(ranges, sizes, 3, places, indexes, 2, 0, NULL));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync(ranges, sizes, 3, &nowhere, indexes, 1, 0, stream));
+    places[0].id = -1; /* the number of the host where a call takes no location */
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuMemAdvise_v2(memory, 4096, CU_MEM_ADVISE_SET_ACCESSED_BY, places[0]));
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchAsync_v2(memory, 4096, places[0], 0, stream));
+    GIVES(CUDA_ERROR_INVALID_DEVICE, cuMemPrefetchBatchAsync(ranges, sizes, 3, places, indexes, 2, 0, stream));
     indexes[1] = 3;
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPrefetchBatchAsync(ranges, sizes, 3, places, indexes, 2, 0, stream));
     sizes[2] = 4097;

@@ -223,6 +223,9 @@ static void places(void **state)
     GIVES(hipErrorInvalidDevice, hipMemPrefetchAsync_v2(managed, BYTES, device, 0, NULL));
     GIVES(hipErrorInvalidValue, hipMemPrefetchAsync_v2(managed, BYTES, host, 1, NULL));
     GIVES(hipErrorInvalidValue, hipMemGetMemPool(&now, &device, hipMemAllocationTypePinned));
+    device.id = -1; /* the number of the host where a call takes no location */
+    GIVES(hipErrorInvalidDevice, hipMemPrefetchAsync_v2(managed, BYTES, device, 0, NULL));
+    GIVES(hipErrorInvalidDevice, hipMemAdvise_v2(managed, BYTES, hipMemAdviseSetAccessedBy, device));
     device.id = 1;
     OK(hipMemGetDefaultMemPool(&pool, &device, hipMemAllocationTypePinned));
     OK(hipMemSetMemPool(&device, hipMemAllocationTypePinned, pool));
