@@ -87,11 +87,13 @@ static int unit_of(const struct cudaMemcpy3DOperand *operand, size_t *unit)
 static int end_of(const struct cudaMemcpy3DOperand *operand, struct cudaExtent extent, size_t unit,
                   struct end *end)
 {
-    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
+    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight, x_bytes;
 
     if (operand->type == cudaMemcpyOperandTypeArray)
-        return cudart_array_end(operand->op.array.array, operand->op.array.offset.x * unit,
-                                operand->op.array.offset.y, operand->op.array.offset.z, end);
+        return __builtin_mul_overflow(operand->op.array.offset.x, unit, &x_bytes)
+                   ? LEATC_INVALID_VALUE
+                   : cudart_array_end(operand->op.array.array, x_bytes, operand->op.array.offset.y,
+                                      operand->op.array.offset.z, end);
     if (!operand->op.ptr.ptr || (row && row < extent.width) || (rows && rows < extent.height))
         return LEATC_INVALID_VALUE;
     *end = (struct end){.ptr = operand->op.ptr.ptr};

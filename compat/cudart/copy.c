@@ -318,7 +318,9 @@ static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaP
     if (!array == !ptr.ptr)
         return LEATC_INVALID_VALUE;
     if (array)
-        return cudart_array_end(array, position.x * unit_bytes, position.y, position.z, end);
+        return __builtin_mul_overflow(position.x, unit_bytes, &position.x)
+                   ? LEATC_INVALID_VALUE
+                   : cudart_array_end(array, position.x, position.y, position.z, end);
     if (ptr.pitch > INT_MAX || __builtin_mul_overflow(extent->width, unit_bytes, &row))
         return LEATC_INVALID_VALUE;
     /* A single row needs no pitch, and a single slice needs no height. */
@@ -326,7 +328,7 @@ static int side(cudaArray_const_t array, struct cudaPitchedPtr ptr, struct cudaP
         end->pitch = position.x + row;
     else if (row && row <= ptr.pitch && position.x > ptr.pitch - row)
         return LEATC_INVALID_VALUE;
-    if (extent->depth > 1 && ptr.ysize < position.y + extent->height)
+    if (extent->depth > 1 && (position.y > ptr.ysize || extent->height > ptr.ysize - position.y))
         return LEATC_INVALID_VALUE;
     end->ptr = (char *)ptr.ptr + position.z * end->slice + position.y * end->pitch + position.x;
     return LEATC_OK;

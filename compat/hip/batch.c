@@ -56,11 +56,13 @@ hipError_t hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *bytes, size_t c
 /* Describes the source or the destination of a copy. unit: the size of an element in bytes. */
 static int side_of(const hipMemcpy3DOperand *operand, hipExtent extent, size_t unit, struct copy_side *side)
 {
-    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight;
+    size_t row = operand->op.ptr.rowLength, rows = operand->op.ptr.layerHeight, x_bytes;
 
     if (operand->type == hipMemcpyOperandTypeArray)
-        return leatc_hip_array_side(operand->op.array.array, operand->op.array.offset.x * unit,
-                                    operand->op.array.offset.y, operand->op.array.offset.z, side);
+        return __builtin_mul_overflow(operand->op.array.offset.x, unit, &x_bytes)
+                   ? LEATC_INVALID_VALUE
+                   : leatc_hip_array_side(operand->op.array.array, x_bytes, operand->op.array.offset.y,
+                                          operand->op.array.offset.z, side);
     if (!operand->op.ptr.ptr || (row && row < extent.width) || (rows && rows < extent.height))
         return LEATC_INVALID_VALUE;
     *side = (struct copy_side){.ptr = operand->op.ptr.ptr,

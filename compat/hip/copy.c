@@ -235,8 +235,7 @@ static int side_of(hipArray_const_t array, hipPos at, hipPitchedPtr plain, size_
         if (plain.ptr)
             return LEATC_INVALID_VALUE;
         LEATC_TRY(leatc_hip_array_side(array, 0, at.y, at.z, side));
-        side->x = at.x * side->element_bytes;
-        return LEATC_OK;
+        return __builtin_mul_overflow(at.x, side->element_bytes, &side->x) ? LEATC_INVALID_VALUE : LEATC_OK;
     }
     if (!plain.ptr)
         return LEATC_INVALID_VALUE;

@@ -68,6 +68,9 @@ static void regions_in_a_batch(void **state)
     GIVES(cudaErrorInvalidValue, cudaMemcpy3DBatchAsync(0, ops, 0, stream));
     GIVES(cudaErrorInvalidValue, cudaMemcpy3DBatchAsync(2, ops, 1, stream));
     GIVES(cudaErrorInvalidValue, cudaMemcpy3DBatchAsync(2, NULL, 0, stream));
+    ops[0].dst.op.array.offset.x = SIZE_MAX / 2 + 1; /* 0 if the number of bytes wraps around */
+    GIVES(cudaErrorInvalidValue, cudaMemcpy3DBatchAsync(1, ops, 0, stream));
+    ops[0].dst.op.array.offset.x = 0;
     ops[0].extent.width = 21;
     GIVES(cudaErrorInvalidValue, cudaMemcpy3DBatchAsync(1, ops, 0, stream));
     OK(cudaFreeArray(array));

@@ -151,6 +151,7 @@ static void boxes(void **state)
     bad = good, bad.srcPos.x = 1, boxes_of(bad, cudaErrorInvalidValue);
     bad = good, bad.dstPos.y = 1, boxes_of(bad, cudaErrorInvalidValue);
     bad = good, bad.srcPos.y = 1, boxes_of(bad, cudaErrorInvalidValue);
+    bad = good, bad.srcPos.y = SIZE_MAX, boxes_of(bad, cudaErrorInvalidValue);
     bad = good, bad.kind = (enum cudaMemcpyKind) - 1, boxes_of(bad, cudaErrorInvalidMemcpyDirection);
     bad = good, bad.extent.width = 0, bad.dstPtr.pitch = 0, boxes_of(bad, cudaSuccess);
 }
@@ -187,6 +188,9 @@ static void fills(void **state)
 static void arrays(void **state)
 {
     struct cudaChannelFormatDesc desc = {32, 0, 0, 0, cudaChannelFormatKindFloat}, bad = {32, 8, 0, 0, desc.f};
+    struct cudaMemcpy3DParms box = {.srcPtr = make_cudaPitchedPtr(host, 64, 16, 4),
+                                    .extent = make_cudaExtent(16, 4, 1),
+                                    .kind = cudaMemcpyHostToDevice};
     cudaArray_t array, none;
     const size_t row = 16 * sizeof(float);
 
@@ -215,6 +219,10 @@ static void arrays(void **state)
     GIVES(cudaErrorInvalidPitchValue,
           cudaMemcpy2DFromArray(host, row - 1, array, 0, 0, row, 4, cudaMemcpyDeviceToHost));
     INVALID(cudaMemcpy2DFromArray(host, row, array, 0, 1, row, 4, cudaMemcpyDeviceToHost));
+    box.dstArray = array;
+    boxes_of(box, cudaSuccess);
+    box.dstPos.x = SIZE_MAX / 4 + 1; /* 0 if the number of bytes wraps around */
+    boxes_of(box, cudaErrorInvalidValue);
     INVALID(cudaGetChannelDesc(NULL, array));
     OK(cudaFreeArray(array));
     INVALID(cudaFreeArray(array));

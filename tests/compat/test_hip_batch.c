@@ -74,6 +74,8 @@ static void regions_in_batches(void **state)
     op[1].dst.op.ptr.rowLength = 3;
     GIVES(hipErrorInvalidValue, hipMemcpy3DBatchAsync(2, op, &failed, 0, NULL));
     assert_true(failed == 1);
+    op[0].dst.op.array.offset.x = SIZE_MAX / 4 + 1; /* 0 if the number of bytes wraps around */
+    GIVES(hipErrorInvalidValue, hipMemcpy3DBatchAsync(1, op, &failed, 0, NULL));
     GIVES(hipErrorInvalidValue, hipMemcpy3DBatchAsync(0, op, &failed, 0, NULL));
     GIVES(hipErrorInvalidValue, hipMemcpy3DBatchAsync(1, op, &failed, 1, NULL));
     OK(hipFreeArray(array));

@@ -154,6 +154,7 @@ static void rectangles(void **state)
 static void arrays(void **state)
 {
     hipChannelFormatDesc desc = hipCreateChannelDesc(32, 0, 0, 0, hipChannelFormatKindFloat), wrong = desc;
+    hipMemcpy3DParms region = {.kind = hipMemcpyHostToDevice};
     float in[6 * 4], out[6 * 4];
     hipArray_t array;
 
@@ -164,6 +165,12 @@ static void arrays(void **state)
     OK(hipMemcpy2DToArray(array, 0, 0, in, 24, 24, 4, hipMemcpyHostToDevice));
     OK(hipMemcpy2DFromArray(out, 24, array, 0, 0, 24, 4, hipMemcpyDeviceToHost));
     assert_memory_equal(in, out, sizeof in);
+    region.srcPtr = make_hipPitchedPtr(in, 24, 6, 4);
+    region.dstArray = array;
+    region.extent = make_hipExtent(6, 4, 1);
+    OK(hipMemcpy3D(&region));
+    region.dstPos.x = SIZE_MAX / 4 + 1; /* 0 if the number of bytes wraps around */
+    GIVES(hipErrorInvalidValue, hipMemcpy3D(&region));
     OK(hipFreeArray(array));
     GIVES(hipErrorContextIsDestroyed, hipFreeArray(array));
     GIVES(hipErrorInvalidValue, hipFreeArray(NULL));
