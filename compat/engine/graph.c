@@ -244,6 +244,17 @@ bool leatc_graph_has_memory(const struct leatc_graph *graph)
     return false;
 }
 
+/* Returns true if a stream is being captured into the graph, or into a child graph of it at any depth. */
+static bool is_captured_into(const struct leatc_graph *graph) LEATI_REQUIRES(leatc_graph_lock)
+{
+    bool captured = graph->capturing;
+
+    leati_assert_locked(&leatc_graph_lock);
+    for (size_t i = 0; i < graph->count && !captured; i++)
+        captured = graph->nodes[i]->child && is_captured_into(graph->nodes[i]->child);
+    return captured;
+}
+
 static bool copy_node(struct leatc_graph *to, const struct leatc_node *from) LEATI_REQUIRES(leatc_graph_lock)
 {
     struct leatc_node *node = new_node(to);
@@ -417,7 +428,7 @@ int leatc_graph_destroy(struct leatc_graph *graph)
     struct leatc_object *ended = NULL;
 
     leatc_graphs_lock();
-    if (!leatc_graph_live(graph) || graph->parent || graph->capturing)
+    if (!leatc_graph_live(graph) || graph->parent || is_captured_into(graph))
         return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
     leatc_graph_end(graph, &holdings);
     leatc_holdings_release(holdings, &ended);
@@ -526,7 +537,8 @@ int leatc_node_destroy(struct leatc_node *node)
     leatc_graphs_lock();
     if (!leatc_node_live(node))
         return leatc_graphs_unlock_with(LEATC_INVALID_VALUE);
-    if (node->graph->capturing || leatc_graph_has_memory(node->graph))
+    if (node->graph->capturing || (node->child && is_captured_into(node->child)) ||
+        leatc_graph_has_memory(node->graph))
         return leatc_graphs_unlock_with(LEATC_NOT_SUPPORTED);
     if (node->child)
         leatc_graph_end(node->child, &holdings);

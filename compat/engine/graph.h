@@ -168,7 +168,7 @@ LEATC_API int leatc_free_make(struct leatc_graph *graph, void *ptr, struct leatc
 LEATC_API int leatc_graph_create(struct leatc_graph **graph);
 
 /* Destroys a graph. INVALID_VALUE: it is not a live graph, it is the child graph of a node, or a stream is being
- * captured into it. */
+ * captured into it or into a child graph of it. */
 LEATC_API int leatc_graph_destroy(struct leatc_graph *graph);
 
 /* Copies a graph with all its nodes, edges and child graphs. NOT_SUPPORTED: nodes of the graph allocate or free
@@ -186,7 +186,7 @@ LEATC_API int leatc_graph_add_child(struct leatc_graph *graph, struct leatc_node
                                     struct leatc_graph *child, bool move, struct leatc_node **node);
 
 /* Destroys a node. NOT_SUPPORTED: nodes of the graph allocate or free memory, or a stream is being captured into
- * the graph. */
+ * the graph or into the node's child graph. */
 LEATC_API int leatc_node_destroy(struct leatc_node *node);
 
 /* Checks the data of count edges; data may be NULL. Both vendors define 8 bytes of data for each edge, and the

@@ -420,6 +420,36 @@ static void a_capture_adds_to_a_graph(void **state)
     OK(cudaGraphDestroy(graph));
 }
 
+/* While a stream is being captured into a child graph, the graphs and nodes around it cannot be destroyed. */
+static void a_capture_adds_to_a_child_graph(void **state)
+{
+    cudaGraph_t empty, inner, outer, child, grandchild, ended;
+    cudaGraphNode_t in_inner, in_outer;
+
+    (void)state;
+    OK(cudaGraphCreate(&empty, 0));
+    OK(cudaGraphCreate(&inner, 0));
+    OK(cudaGraphCreate(&outer, 0));
+    OK(cudaGraphAddChildGraphNode(&in_inner, inner, NULL, 0, empty));
+    OK(cudaGraphAddChildGraphNode(&in_outer, outer, NULL, 0, inner));
+    OK(cudaGraphChildGraphNodeGetGraph(in_outer, &child));
+    OK(cudaGraphNodeFindInClone(&in_inner, in_inner, child));
+    OK(cudaGraphChildGraphNodeGetGraph(in_inner, &grandchild));
+    OK(cudaStreamBeginCaptureToGraph(stream, grandchild, NULL, NULL, 0, cudaStreamCaptureModeGlobal));
+    GIVES(cudaErrorNotSupported, cudaGraphDestroyNode(in_inner));
+    GIVES(cudaErrorNotSupported, cudaGraphDestroyNode(in_outer));
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(outer));
+    OK(cudaMemsetAsync(device, 3, BYTES, stream));
+    OK(cudaStreamEndCapture(stream, &ended));
+    assert_ptr_equal(ended, grandchild);
+    run_and_end(outer);
+    device_has(device, 3);
+    OK(cudaGraphDestroyNode(in_inner));
+    OK(cudaGraphDestroy(outer));
+    OK(cudaGraphDestroy(inner));
+    OK(cudaGraphDestroy(empty));
+}
+
 static void dependencies_of_a_capture_are_updated(void **state)
 {
     cudaGraphNode_t first, second, list[3];
@@ -513,6 +543,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(captures_update_executables),
     cmocka_unit_test(flags_are_told),
     cmocka_unit_test(a_capture_adds_to_a_graph),
+    cmocka_unit_test(a_capture_adds_to_a_child_graph),
     cmocka_unit_test(dependencies_of_a_capture_are_updated),
     cmocka_unit_test(graphs_are_drawn),
 };
