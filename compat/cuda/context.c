@@ -436,7 +436,8 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     CU_TRY(leatcu_check_context(context));
     if (context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
-    CU_TRY(leatcu_result(leatc_device_synchronize(context->ordinal)));
+    /* Ignore a failure of the wait: it may be the reason for the destruction. */
+    (void)leatc_device_synchronize(context->ordinal);
     leatc_error_clear();
     atomic_store_explicit(&context->state, LEATCU_DESTROYED, memory_order_release);
     follow_runtime();

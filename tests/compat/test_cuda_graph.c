@@ -186,6 +186,21 @@ static void captures_into_graphs(void **state)
     GIVES(CUDA_ERROR_ILLEGAL_STATE, cuStreamUpdateCaptureDependencies(stream, NULL, 0, 0));
 }
 
+/* A context is destroyed even if the wait for its device fails, here because a stream is being captured. */
+static void a_capture_keeps_no_context(void **state)
+{
+    CUcontext made;
+    CUgraph graph;
+
+    (void)state;
+    OK(cuCtxCreate(&made, 0, 0));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxDestroy(made));
+    GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxDestroy(made));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
+    OK(cuCtxSynchronize());
+}
+
 static void graphs_are_drawn(void **state)
 {
     char path[TEMPORARY_PATH], text[4000];
@@ -295,6 +310,7 @@ int main(void)
         cmocka_unit_test(executables_in_all_forms),
         cmocka_unit_test(objects_are_counted),
         cmocka_unit_test(captures_into_graphs),
+        cmocka_unit_test(a_capture_keeps_no_context),
         cmocka_unit_test(graphs_are_drawn),
         cmocka_unit_test(names_are_found_by_version),
         cmocka_unit_test(what_there_is_not_is_refused),
