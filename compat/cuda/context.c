@@ -305,12 +305,24 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* Ends a device's primary context and resets the device. The caller holds the lock. */
+/* Returns true if a context of cuCtxCreate() is live on the device. The caller holds the lock. */
+static bool has_context(CUdevice device)
+{
+    bool has = false;
+
+    for (unsigned i = 0; i < CONTEXTS_MAX && !has; i++)
+        has = state_of(&contexts[i]) == LEATCU_ALIVE && contexts[i].ordinal == device;
+    return has;
+}
+
+/* Ends a device's primary context and resets the device. If the device has other contexts, does not reset it: the
+ * memory and objects of all contexts belong to the device, so a reset would end those of the other contexts too.
+ * The caller holds the lock. */
 static CUresult end_primary(CUdevice device)
 {
     if (state_of(&primaries[device]) == LEATCU_ALIVE)
         atomic_store_explicit(&primaries[device].state, LEATCU_DESTROYED, memory_order_release);
-    return leatcu_result(leatc_device_reset(device));
+    return has_context(device) ? CUDA_SUCCESS : leatcu_result(leatc_device_reset(device));
 }
 
 /* The last release ends the context, unless the runtime API has used the device: as in NVIDIA's libraries, the

@@ -511,6 +511,34 @@ static void functions_are_found_by_name(void **state)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &function, 12000, 8, &why));
 }
 
+/* What was made in another context of the device stays when the primary context ends. */
+static void contexts_outlive_the_primary_one(void **state)
+{
+    CUcontext primary, made;
+    CUdeviceptr memory;
+    CUstream stream;
+    unsigned out = 0;
+
+    (void)state;
+    OK(cuDevicePrimaryCtxRetain(&primary, 1));
+    OK(cuCtxCreate(&made, 0, 1));
+    OK(cuMemAlloc(&memory, sizeof out));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuDevicePrimaryCtxRelease(1));
+    GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxPushCurrent(primary));
+    OK(cuMemsetD32Async(memory, 42, 1, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuDevicePrimaryCtxReset(1));
+    OK(cuMemcpyDtoH(&out, memory, sizeof out));
+    assert_int_equal(out, 42);
+    OK(cuStreamDestroy(stream));
+    OK(cuMemFree(memory));
+    OK(cuMemAlloc(&memory, sizeof out));
+    OK(cuCtxDestroy(made));
+    OK(cuDevicePrimaryCtxReset(1)); /* no context is left, so the memory ends */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory));
+}
+
 /* The last release of a primary context frees all memory and objects of the device. */
 static void the_last_release_ends_it(void **state)
 {
@@ -537,6 +565,7 @@ int main(void)
         cmocka_unit_test(a_range_may_be_of_two_devices),
         cmocka_unit_test(modules_of_ptx_are_lists_of_names),
         cmocka_unit_test(functions_are_found_by_name),
+        cmocka_unit_test(contexts_outlive_the_primary_one),
         cmocka_unit_test(the_last_release_ends_it),
     };
 
