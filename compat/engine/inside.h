@@ -447,6 +447,11 @@ bool leatc_read_safely(const void *from, void *to, size_t bytes);
  * NULL. */
 const struct leat_cpu_kernel *leatc_kernel_together(const void *function);
 
+/* Implemented in launch.c. Called when the library that contains code is unloaded. Another library may get its
+ * address, so removes its kernels from the cache. The modules stay until their devices are closed, because
+ * launches may still be running when the program ends. */
+void leatc_kernel_gone(const struct leat_cpu_kernel *code);
+
 /* Implemented in array.c and launch.c. */
 void leatc_arrays_close(struct leatc_device *device);
 void leatc_kernels_close(struct leatc_device *device);

@@ -347,20 +347,34 @@ int leatc_library_kernels(struct leatc_library *library, unsigned most, void **k
     return kernels || !most ? list_kernels(library, &listing) : LEATC_INVALID_VALUE;
 }
 
+/* Removes cached kernels from a bucket: those of a function on all devices or, if function is NULL, those of all
+ * functions on the device. The caller holds the lock. */
+static void remove_own(struct own **bucket, const void *function, int ordinal) LEATI_REQUIRES(lock)
+{
+    for (struct own **link = bucket; *link;) {
+        struct own *own = *link;
+
+        if (function ? own->function == function : own->ordinal == ordinal) {
+            *link = own->next;
+            free(own);
+        } else {
+            link = &own->next;
+        }
+    }
+}
+
 void leatc_kernels_close(struct leatc_device *device)
 {
     leati_write_lock(&lock);
     for (int i = 0; i < OWN_BUCKETS; i++)
-        for (struct own **link = &buckets[i]; *link;) {
-            struct own *own = *link;
+        remove_own(&buckets[i], NULL, device->ordinal);
+    leati_write_unlock(&lock);
+}
 
-            if (own->ordinal == device->ordinal) {
-                *link = own->next;
-                free(own);
-            } else {
-                link = &own->next;
-            }
-        }
+void leatc_kernel_gone(const struct leat_cpu_kernel *code)
+{
+    leati_write_lock(&lock);
+    remove_own(bucket_of(code), code, 0);
     leati_write_unlock(&lock);
 }
 

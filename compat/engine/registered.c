@@ -46,6 +46,10 @@ void leat_kernel_forget(leat_registered_kernel *kernel)
     if (*link)
         *link = kernel->next;
     leati_write_unlock(&lock);
+    if (kernel->code)
+        leatc_kernel_gone(kernel->code);
+    if (kernel->together)
+        leatc_kernel_gone(kernel->together);
 }
 
 /* Returns the registered kernel of a function, or NULL. The caller holds the lock. */

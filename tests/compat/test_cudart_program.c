@@ -6,6 +6,7 @@
 
 #include "compat.h"
 
+#include <leat/compat/kernel_support.h>
 #include <leat/device_code.h>
 
 #include <libgen.h>
@@ -32,6 +33,11 @@ static const dim3 one = {1, 1, 1};
 LEAT_KERNEL(set_to, int *, to, int, value)
 {
     *to = value;
+}
+
+LEAT_KERNEL(set_to_sum, int *, to, int, value, int, more)
+{
+    *to = value + more;
 }
 
 /* Stand for the functions that the compiler makes of __global__ functions. */
@@ -200,12 +206,40 @@ static int end(void **state)
     return 0;
 }
 
+/* A library with kernels is unloaded, and another one is loaded to the same addresses. */
+static void kernels_end_with_their_library(void **state)
+{
+    static leat_cpu_kernel code; /* stands for memory of the libraries */
+    leat_registered_kernel record = {
+        .function = (const void *)(uintptr_t)&second_stub, .code = &code, .together = &code, .name = "kernel"};
+    int *out, value = 5, more = 6;
+
+    (void)state;
+    OK(cudaMallocManaged((void **)&out, sizeof *out, cudaMemAttachGlobal));
+    code = leat_cpu_kernel_set_to;
+    leat_kernel_know(&record);
+    OK(cudaLaunchKernel(record.function, one, one, (void *[]){&out, &value}, 0, NULL));
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(*out, 5);
+    leat_kernel_forget(&record);
+    GIVES(cudaErrorInvalidDeviceFunction,
+          cudaLaunchKernel(record.function, one, one, (void *[]){&out, &value}, 0, NULL));
+    code = leat_cpu_kernel_set_to_sum;
+    leat_kernel_know(&record);
+    OK(cudaLaunchKernel(record.function, one, one, (void *[]){&out, &value, &more}, 0, NULL));
+    OK(cudaDeviceSynchronize());
+    assert_int_equal(*out, 11);
+    leat_kernel_forget(&record);
+    (void)cudaGetLastError();
+    OK(cudaFree(out));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_of_gpu_code_is_an_error), cmocka_unit_test(kernels_of_the_program_run),
         cmocka_unit_test(configurations_are_a_stack),       cmocka_unit_test(variables_are_those_of_the_program),
-        cmocka_unit_test(libraries_list_their_kernels),
+        cmocka_unit_test(libraries_list_their_kernels),     cmocka_unit_test(kernels_end_with_their_library),
     };
 
     return cmocka_run_group_tests(tests, NULL, end) ? 1 : 0;
