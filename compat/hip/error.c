@@ -140,12 +140,20 @@ hipError_t hipGetLastError(void)
     return (hipError_t)leatc_last_error();
 }
 
+_Thread_local int leatc_hip_last_result;
+
+/* Returns the result of the last call, even if an earlier call failed, and clears it. As in AMD's runtime,
+ * hipGetLastError() does not count as a call, but hipPeekAtLastError() does. */
 hipError_t hipExtGetLastError(void)
 {
-    return (hipError_t)leatc_last_error();
+    int result = leatc_hip_last_result;
+
+    leatc_hip_last_result = LEATC_OK;
+    return (hipError_t)result;
 }
 
 hipError_t hipPeekAtLastError(void)
 {
-    return (hipError_t)leatc_peek_error();
+    leatc_hip_last_result = leatc_peek_error();
+    return (hipError_t)leatc_hip_last_result;
 }

@@ -17,10 +17,14 @@
 /* HIP's results that the engine does not have. */
 enum { HIP_FILE_NOT_FOUND = 301, HIP_INVALID_DEVICE_POINTER = 17, HIP_UNSUPPORTED_LIMIT = 215 };
 
+/* The result of the thread's last call, which hipExtGetLastError() returns. */
+extern _Thread_local int leatc_hip_last_result;
+
 /* Records the result as the thread's last error. Every function of the API calls it last. */
 static inline hipError_t note(int result)
 {
-    return (hipError_t)leatc_note(result);
+    leatc_hip_last_result = leatc_note(result);
+    return (hipError_t)leatc_hip_last_result;
 }
 
 /*

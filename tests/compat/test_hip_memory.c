@@ -45,8 +45,17 @@ static void the_last_error_stays_until_it_is_read(void **state)
     GIVES(hipErrorInvalidValue, hipMalloc(NULL, 1));
     OK(hipFree(NULL));
     GIVES(hipErrorInvalidValue, hipPeekAtLastError());
+    GIVES(hipErrorInvalidValue, hipExtGetLastError()); /* the result of hipPeekAtLastError() */
+    OK(hipExtGetLastError());
     GIVES(hipErrorInvalidValue, hipGetLastError());
     OK(hipGetLastError());
+    GIVES(hipErrorInvalidValue, hipMalloc(NULL, 1));
+    GIVES(hipErrorInvalidValue, hipGetLastError());
+    GIVES(hipErrorInvalidValue, hipExtGetLastError()); /* hipGetLastError() does not clear it */
+    GIVES(hipErrorInvalidValue, hipMalloc(NULL, 1));
+    OK(hipFree(NULL));
+    OK(hipExtGetLastError()); /* the last call succeeded */
+    GIVES(hipErrorInvalidValue, hipGetLastError());
     assert_string_equal(hipGetErrorName(hipErrorInvalidValue), "hipErrorInvalidValue");
     assert_string_equal(hipGetErrorString(hipErrorInvalidValue), "invalid argument");
     assert_string_equal(hipGetErrorName(hipErrorContextIsDestroyed), "hipErrorContextIsDestroyed");
