@@ -225,12 +225,16 @@ static const char *temporary(struct cu_build *build, size_t number, const char *
     return cu_join(build, build->folder, name);
 }
 
-/* Returns the base name of the source with another ending. */
-static const char *named_after(struct cu_build *build, const char *source, const char *ending)
+static const char *base_of(const char *path)
 {
-    const char *base = strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
-    const char *point = strrchr(base, '.');
-    char *name = cu_must(strndup(base, point ? (size_t)(point - base) : strlen(base)));
+    return strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+}
+
+/* Returns a path with another ending. */
+static const char *with_ending(struct cu_build *build, const char *path, const char *ending)
+{
+    const char *point = strrchr(base_of(path), '.');
+    char *name = cu_must(strndup(path, point ? (size_t)(point - path) : strlen(path)));
     const char *joined = cu_join(build, name, ending);
 
     free(name);
@@ -325,7 +329,7 @@ static void add_dependencies(struct cu_build *build, struct cu_list *command, co
     cu_add_list(command, &build->dependencies);
     if (!file) {
         cu_add(command, "-MF");
-        cu_add(command, named_after(build, object, ".d"));
+        cu_add(command, with_ending(build, object, ".d"));
     }
     if (!target) {
         cu_add(command, "-MT");
@@ -432,7 +436,7 @@ static bool build_all(struct cu_build *build)
                              : build->output         ? build->output
                              : build->stage == CU_PREPROCESS
                                  ? "-"
-                                 : named_after(build, build->inputs[i].path, endings[build->stage]);
+                                 : with_ending(build, base_of(build->inputs[i].path), endings[build->stage]);
 
         cu_add(&objects, object);
         fine = build_input(build, i, object);

@@ -81,6 +81,9 @@ run 0 cu -E "$work/kernel.cu" && {
 }
 cu -E kernel.cu -o kernel.ii && grep -q 'leat_cuda_stub' "$work/kernel.ii" || fail 'nothing in the file of -E'
 cu -c -MD -MF deps kernel.cu && { grep -q 'kernel.o:' "$work/deps" && grep -q 'kernel.cuh' "$work/deps" || fail 'no dependencies'; }
+mkdir "$work/objects"
+cu -c -MMD -o objects/kernel.o kernel.cu && grep -q '^objects/kernel.o:' "$work/objects/kernel.d" ||
+    fail 'no dependencies beside the object'
 
 # ---- what others call it -------------------------------------------------------------------------------------------
 
