@@ -87,6 +87,25 @@ int main()
     OK(cudaDeviceSynchronize());
     CHECK(data[2 * threads - 1] == rounds);
 
+    /* A captured cooperative launch stays cooperative. */
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamCreate(&stream));
+    for (int i = 0; i < n; i++)
+        data[i] = i;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaLaunchCooperativeKernel((void *)rotate, dim3(all), dim3(threads), args, 0, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    for (int i = 0; i < n; i++)
+        CHECK(data[i] == (i + 37 * rounds) % n + rounds);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+
     GIVES(cudaErrorCooperativeLaunchTooLarge,
           cudaLaunchCooperativeKernel((void *)rotate, dim3(blocks + 1), dim3(threads), args, 0, 0));
     OK(cudaFree(data));
