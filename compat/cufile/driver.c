@@ -57,7 +57,8 @@ ssize_t leatcf_bytes_of_status(leat_status status)
 
 /* ---- opening ---- */
 
-/* Any thread may open and close the driver, or start an operation. */
+/* Any thread may open and close the driver, or start an operation. The locks of the registrations are taken with
+ * this one held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long opens;      /* guarded by lock: calls that opened it, and have not closed it */
 static long operations; /* guarded by lock: under way */
@@ -108,20 +109,19 @@ void leatcf_operation_ends(void)
 static CUfileError_t close_driver(void)
 {
     CUfileOpError error = CU_FILE_SUCCESS;
-    bool last = false;
 
     pthread_mutex_lock(&lock);
-    if (!opens)
+    if (!opens) {
         error = CU_FILE_DRIVER_NOT_INITIALIZED;
-    else if (opens == 1 && operations)
+    } else if (opens == 1 && operations) {
         error = CU_FILE_DRIVER_CLOSING;
-    else
-        last = !--opens;
-    pthread_mutex_unlock(&lock);
-    if (last) {
+    } else if (!--opens) {
+        /* With the lock held: afterwards another thread may have opened the driver again, and have registrations.
+         */
         leatcf_files_forget();
         leatcf_buffers_forget();
     }
+    pthread_mutex_unlock(&lock);
     return leatcf_error(error);
 }
 

@@ -574,6 +574,41 @@ static void files_go_while_they_are_read(void **state)
     assert_int_equal(atomic_load(&thread_failures), 0);
 }
 
+/* Keeps the driver open while a buffer of its own is registered. */
+static void *open_and_close(void *argument)
+{
+    unsigned char *memory = argument;
+
+    for (int round = 0; round < 20000 && !atomic_load(&thread_failures); round++) {
+        bool good = cuFileDriverOpen().err == CU_FILE_SUCCESS;
+
+        good = cuFileBufRegister(memory, 4096, 0).err == CU_FILE_SUCCESS && good;
+        good = cuFileBufDeregister(memory).err == CU_FILE_SUCCESS && good;
+        good = cuFileDriverClose().err == CU_FILE_SUCCESS && good;
+        if (!good)
+            atomic_fetch_add(&thread_failures, 1);
+    }
+    return NULL;
+}
+
+/* The last close of the driver by one thread leaves what another thread, which opens it again, registers then. */
+static void the_driver_is_closed_while_others_open_it(void **state)
+{
+    unsigned char *memory = make_memory(PAGEABLE, THREADS * 4096);
+    pthread_t threads[THREADS];
+
+    (void)state;
+    while (cuFileUseCount())
+        CUFILE_OK(cuFileDriverClose());
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, memory + i * 4096), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(atomic_load(&thread_failures), 0);
+    assert_int_equal(cuFileUseCount(), 0);
+    end_memory(PAGEABLE, memory);
+}
+
 /* ---- after a reset ---- */
 
 static void a_reset_of_the_device_is_survived(void **state)
@@ -613,6 +648,7 @@ int main(void)
         cmocka_unit_test(the_driver_counts),
         cmocka_unit_test(threads_share_a_file),
         cmocka_unit_test(files_go_while_they_are_read),
+        cmocka_unit_test(the_driver_is_closed_while_others_open_it),
         cmocka_unit_test(a_reset_of_the_device_is_survived),
     };
 
