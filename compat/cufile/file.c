@@ -47,6 +47,14 @@ void leatcf_file_release(struct leatcf_file *file)
     free(file);
 }
 
+/* Returns true if both have the same descriptor, open for the same access to the same file. A program may have
+ * closed a registered descriptor; the system then gives its number to a file that is opened later. */
+static bool is_same(const struct leatcf_file *a, const struct leatcf_file *b)
+{
+    return a->fd == b->fd && a->device == b->device && a->inode == b->inode && a->readable == b->readable &&
+           a->writable == b->writable;
+}
+
 /* Adds a file to the tables. Returns false if its descriptor is registered for the same file. */
 static bool add(struct leatcf_file *file)
 {
@@ -56,7 +64,7 @@ static bool add(struct leatcf_file *file)
 
     pthread_rwlock_wrlock(&files_lock);
     for (const struct leatcf_file *other = *of_fd; other && !found; other = other->next_of_fd)
-        found = other->fd == file->fd && other->device == file->device && other->inode == file->inode;
+        found = is_same(other, file);
     if (!found) {
         file->next = *bucket;
         *bucket = file;

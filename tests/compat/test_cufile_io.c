@@ -304,7 +304,8 @@ static void files_are_registered_once(void **state)
 {
     CUfileDescr_t descr = {.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD};
     int fd = make_file("once", 5000, 1, O_RDWR), again = dup(fd), other, pair[2];
-    CUfileHandle_t file = register_fd(fd), second, none = NULL;
+    CUfileHandle_t file = register_fd(fd), second, third, none = NULL;
+    unsigned char bytes[10];
 
     (void)state;
     descr.handle.fd = fd;
@@ -318,6 +319,16 @@ static void files_are_registered_once(void **state)
     other = open(path_of("other"), O_RDWR | O_CREAT, 0666);
     assert_int_equal(other, fd);
     cuFileHandleDeregister(register_fd(other));
+    /* So is the same file, if it is now open for something else. */
+    assert_int_equal(close(other), 0);
+    other = open(path_of("once"), O_RDONLY);
+    assert_int_equal(other, fd);
+    third = register_fd(other);
+    MOVES(10, cuFileRead(third, bytes, 10, 0, 0));
+    MOVES(-1, cuFileWrite(third, bytes, 10, 0, 0));
+    MOVES(10, cuFileWrite(file, bytes, 10, 0, 0));
+    CUFILE(CU_FILE_HANDLE_ALREADY_REGISTERED, cuFileHandleRegister(&none, &descr));
+    cuFileHandleDeregister(third);
     cuFileHandleDeregister(file);
     cuFileHandleDeregister(second);
 
