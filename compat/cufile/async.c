@@ -61,6 +61,7 @@ static bool is_being_written(const struct leatcf_file *file)
 struct target {
     struct leatc_stream *engine; /* if wrapped is NULL */
     leat_stream *wrapped;
+    int ordinal; /* the device of wrapped */
 };
 
 static bool is_default(CUstream stream)
@@ -82,7 +83,7 @@ static int find_stream(CUstream stream, const void *memory, int ordinal, struct 
     struct leatc_memory known;
     leat_device *device;
 
-    *target = (struct target){.engine = engine};
+    *target = (struct target){.engine = engine, .ordinal = ordinal};
     if (is_default(stream)) {
         LEATC_TRY(leatc_memory_find(memory, &known));
         if (known.kind != LEATC_MEMORY_PAGEABLE || leatc_has_noted() || !has_vendor_streams(ordinal))
@@ -96,10 +97,31 @@ static int find_stream(CUstream stream, const void *memory, int ordinal, struct 
     return leatc_result_of(leat_stream_wrap(device, stream, &target->wrapped));
 }
 
-static int synchronize(const struct target *target)
+static leat_status wait_for_event(leat_device *device, leat_stream *stream)
 {
-    return target->wrapped ? leatc_result_of(leat_stream_synchronize(target->wrapped))
-                           : leatc_stream_synchronize(target->engine);
+    leat_event *event;
+    leat_status status = leat_event_create(device, &event);
+
+    if (status != LEAT_OK)
+        return status;
+    status = leat_event_record(stream, event);
+    if (status == LEAT_OK)
+        status = leat_event_synchronize(event);
+    (void)leat_event_destroy(event);
+    return status;
+}
+
+/* Waits for the work of the stream. Synchronizing the stream would also return the failure of an earlier copy,
+ * which the program's own next synchronization must return. */
+static int wait_for_work(const struct target *target)
+{
+    struct leatc_work work = {.stream = target->wrapped, .ordinal = target->ordinal};
+    leat_device *device;
+
+    if (!target->wrapped)
+        LEATC_TRY(leatc_work_begin(target->engine, &work));
+    LEATC_TRY(leatc_device_open(work.ordinal, &device));
+    return leatc_result_of(wait_for_event(device, work.stream));
 }
 
 static void end_target(const struct target *target)
@@ -166,7 +188,10 @@ static CUfileError_t clip(const struct target *target, struct leatcf_operation *
     leat_status status = leatcf_operation_clip(operation, &cut);
 
     if (status == LEAT_OK && cut && writing) {
-        (void)synchronize(target);
+        int result = wait_for_work(target);
+
+        if (result != LEATC_OK)
+            return leatcf_error_of(result);
         *operation = whole;
         status = leatcf_operation_clip(operation, &cut);
     }
@@ -211,7 +236,7 @@ static CUfileError_t submit_to(CUstream stream, const struct leatcf_operation *o
     error = submit(&target, operation, bytes);
     /* The failure of the operation is in *bytes. */
     if (error.err == CU_FILE_SUCCESS && !stream)
-        (void)synchronize(&target);
+        error = leatcf_error_of(wait_for_work(&target));
     end_target(&target);
     return error;
 }

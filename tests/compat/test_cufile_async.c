@@ -203,6 +203,62 @@ static void failures_are_told(void **state)
     end_memory(PINNED, memory);
 }
 
+/* Leaves the failure of a copy in the stream: a read of a file that is cut behind the call. */
+static void let_a_read_fail(unsigned char *memory, cudaStream_t stream)
+{
+    int fd = make_file("fails", BYTES, 3, O_RDWR);
+    CUfileHandle_t file = register_fd(fd);
+    static struct arguments a;
+    gate open = 0;
+
+    a = (struct arguments){BYTES, 0, 0, 0};
+    OK(cudaLaunchHostFunc(stream, wait_at_gate, &open));
+    CUFILE_OK(read_async(file, memory, &a, stream));
+    assert_int_equal(ftruncate(fd, 2000), 0);
+    atomic_store(&open, 1);
+    while (cudaStreamQuery(stream) == cudaErrorNotReady)
+        sleep_ms(1);
+    assert_int_equal(a.bytes, -1);
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+}
+
+/* Calls that wait for the stream leave earlier failures to the program's next synchronization. */
+static void waiting_calls_leave_failures(void **state)
+{
+    int fd = make_file("waits", 1000, 3, O_RDWR);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(PINNED, BYTES);
+    struct arguments write = {1000, 1000, 0, 0}, read = {4000, 0, 0, 0}, other = {1000, 0, 0, 0};
+    cudaStream_t writing = make_stream(), stream = make_stream();
+    gate open = 0;
+
+    (void)state;
+    /* The read reaches beyond the end of a file that is being written, and so waits for its stream. */
+    let_a_read_fail(memory, stream);
+    OK(cudaLaunchHostFunc(writing, wait_at_gate, &open));
+    CUFILE_OK(write_async(file, memory, &write, writing));
+    CUFILE_OK(read_async(file, memory, &read, stream));
+    GIVES(cudaErrorUnknown, cudaStreamSynchronize(stream));
+    assert_int_equal(read.bytes, 1000);
+    atomic_store(&open, 1);
+    OK(cudaStreamSynchronize(writing));
+    assert_int_equal(write.bytes, 1000);
+    OK(cudaStreamSynchronize(stream));
+    /* Reads in the default stream wait for it. */
+    let_a_read_fail(memory, cudaStreamLegacy);
+    CUFILE_OK(read_async(file, memory, &other, NULL));
+    assert_int_equal(other.bytes, 1000);
+    GIVES(cudaErrorUnknown, cudaStreamSynchronize(NULL));
+    OK(cudaStreamSynchronize(NULL));
+    (void)cudaGetLastError();
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(writing));
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(PINNED, memory);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     int fd = make_file("wrong", 5000, 1, O_RDONLY);
@@ -309,6 +365,7 @@ int main(void)
         cmocka_unit_test(the_default_stream_waits),
         cmocka_unit_test(files_go_before_their_operations),
         cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(waiting_calls_leave_failures),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(threads_have_streams),
     };
