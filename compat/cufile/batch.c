@@ -48,8 +48,8 @@ struct batch {
     struct entry entries[];
 };
 
-/* Protects the list against calls of other threads. cuFileBatchIODestroy() waits on batch_unused until no other call
- * uses the batch. */
+/* Protects the list against calls of other threads. cuFileBatchIODestroy() waits on batch_unused until no other
+ * call uses the batch. */
 static pthread_mutex_t batches_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t batch_unused = PTHREAD_COND_INITIALIZER;
 static struct batch *batches; /* guarded by batches_lock */
@@ -327,51 +327,58 @@ static void start_again(struct batch *batch, struct entry *entry)
         start_alone(stream, entry);
 }
 
-/* Checks without waiting whether an operation is over. The caller holds the batch's locks. */
-static bool is_over(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
+/* Checks without waiting whether an operation is over. Returns LEAT_OK, and *state; LEAT_NOT_READY; or
+ * LEAT_ERROR_NOT_PERMITTED inside a host function, where leat does not say it. The caller holds the batch's locks.
+ */
+static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
 {
     leat_status status = LEAT_OK;
 
     if (entry->group) {
         status = leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, 0);
-        if (status == LEAT_NOT_READY)
-            return false;
+        if (status == LEAT_NOT_READY || status == LEAT_ERROR_NOT_PERMITTED)
+            return status;
         batch->failed |= status != LEAT_OK;
         if (status != LEAT_OK && entry->cancelled && !entry->group->alone) {
             status = LEAT_ERROR_CANCELLED;
         } else if (status != LEAT_OK && !entry->group->alone) {
             start_again(batch, entry);
             if (entry->group)
-                return false;
+                return LEAT_NOT_READY;
             status = LEAT_OK;
         }
         if (entry->group)
             entry->moved = status == LEAT_OK ? (ssize_t)entry->operation.bytes : leatcf_bytes_of_status(status);
     }
     *state = status == LEAT_ERROR_CANCELLED ? CUFILE_CANCELED : entry->moved < 0 ? CUFILE_FAILED : CUFILE_COMPLETE;
-    return true;
+    return LEAT_OK;
 }
 
-/* Moves operations that are over to events, at most `most`. Returns how many. The caller holds the batch's locks.
- */
-static unsigned collect(struct batch *batch, CUfileIOEvents_t *events, unsigned most)
+/* Moves operations that are over to events, at most `most`, and adds their number to *found. Returns LEAT_OK, or
+ * LEAT_ERROR_NOT_PERMITTED if that is not known of all. The caller holds the batch's locks. */
+static leat_status collect(struct batch *batch, CUfileIOEvents_t *events, unsigned most, unsigned *found)
 {
-    unsigned found = 0, kept = 0;
+    leat_status result = LEAT_OK;
+    unsigned moved = 0, kept = 0;
 
     for (unsigned i = 0; i < batch->count; i++) {
         struct entry *entry = &batch->entries[i];
-        CUfileStatus_t state;
+        CUfileStatus_t state = CUFILE_COMPLETE;
+        leat_status status = moved == most ? LEAT_NOT_READY : check_entry(batch, entry, &state);
 
-        if (found == most || !is_over(batch, entry, &state)) {
+        if (status != LEAT_OK) {
+            if (status != LEAT_NOT_READY)
+                result = status;
             batch->entries[kept++] = *entry;
             continue;
         }
-        events[found++] = (CUfileIOEvents_t){entry->cookie, state, (size_t)entry->moved};
+        events[moved++] = (CUfileIOEvents_t){entry->cookie, state, (size_t)entry->moved};
         leave_group(entry);
         leatcf_operation_end(&entry->operation);
     }
     batch->count = kept;
-    return found;
+    *found += moved;
+    return result;
 }
 
 static uint64_t now_ns(void)
@@ -392,26 +399,32 @@ static uint64_t deadline_of(const struct timespec *timeout)
     return now + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
 }
 
-/* The caller holds the batch's status lock, so that no ticket is destroyed. */
-static unsigned wait_for(struct batch *batch, unsigned least, unsigned most, CUfileIOEvents_t *events,
-                         const struct timespec *timeout)
+/* Returns LEAT_OK, or LEAT_ERROR_NOT_PERMITTED inside a host function. The caller holds the batch's status lock,
+ * so that no ticket is destroyed. */
+static leat_status wait_for(struct batch *batch, unsigned least, unsigned most, CUfileIOEvents_t *events,
+                            const struct timespec *timeout, unsigned *count)
 {
     uint64_t deadline = deadline_of(timeout), now;
     unsigned found = 0;
 
     for (;;) {
         leat_ticket *oldest = NULL;
+        leat_status status;
         unsigned left;
 
         pthread_mutex_lock(&batch->lock);
-        found += collect(batch, events + found, most - found);
+        status = collect(batch, events + found, most - found, &found);
         left = batch->count;
         for (unsigned i = 0; i < left && !oldest; i++)
             oldest = batch->entries[i].group ? batch->entries[i].group->ticket : NULL;
         pthread_mutex_unlock(&batch->lock);
         now = now_ns();
-        if (found >= least || found == most || !left || now >= deadline)
-            return found;
+        if (status != LEAT_OK && !found)
+            return status;
+        if (status != LEAT_OK || found >= least || found == most || !left || now >= deadline) {
+            *count = found;
+            return LEAT_OK;
+        }
         (void)leat_ticket_wait(oldest, LEAT_COPY_POINT_DONE, deadline - now < POLL_NS ? deadline - now : POLL_NS);
     }
 }
@@ -420,6 +433,7 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
                                      CUfileIOEvents_t *iocbp, struct timespec *timeout)
 {
     struct batch *batch;
+    leat_status status;
 
     if (!nr || !*nr || !iocbp || min_nr > *nr ||
         (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)))
@@ -428,10 +442,10 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
     if (!batch)
         return leatcf_error(CU_FILE_INVALID_VALUE);
     pthread_mutex_lock(&batch->status);
-    *nr = wait_for(batch, min_nr, *nr, iocbp, timeout);
+    status = wait_for(batch, min_nr, *nr, iocbp, timeout, nr);
     pthread_mutex_unlock(&batch->status);
     leave(batch);
-    return leatcf_error(CU_FILE_SUCCESS);
+    return status == LEAT_OK ? leatcf_error(CU_FILE_SUCCESS) : leatcf_error_of_status(status);
 }
 
 /* ---- the end ---- */
@@ -458,6 +472,36 @@ CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp)
     return leatcf_error(CU_FILE_SUCCESS);
 }
 
+/* Waits for a ticket by looking at it again and again, because leat does not wait in host functions. */
+static void look_until_done(leat_ticket *ticket)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+
+    for (;;) {
+        leat_ticket_info info = LEAT_TICKET_INFO_INIT;
+        leat_status status = leat_ticket_get_info(ticket, &info);
+
+        if (status == LEAT_OK)
+            status = info.status;
+        /* The driver may not say in a host function whether a copy is over, which a lost device never does. */
+        if (info.done || status == LEAT_ERROR_DRIVER || status == LEAT_ERROR_DEVICE_LOST)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Waits until an operation is over. The caller is the only user of the batch. */
+static void wait_for_end(struct batch *batch, const struct entry *entry)
+{
+    leat_status status = leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
+
+    /* A stream cannot be destroyed in a host function, so even one with a failure is kept for other operations. */
+    if (status == LEAT_ERROR_NOT_PERMITTED)
+        look_until_done(entry->group->ticket);
+    else
+        batch->failed |= status != LEAT_OK;
+}
+
 void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp)
 {
     struct batch *batch = take_out(batch_idp);
@@ -469,7 +513,7 @@ void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp)
         struct entry *entry = &batch->entries[i];
 
         if (entry->group)
-            batch->failed |= leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER) != LEAT_OK;
+            wait_for_end(batch, entry);
         leave_group(entry);
         leatcf_operation_end(&entry->operation);
     }

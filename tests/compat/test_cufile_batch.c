@@ -383,6 +383,88 @@ static void operations_that_overlap_are_apart(void **state)
     end_memory(DEVICE, memory);
 }
 
+/* ---- host functions ---- */
+
+/* Holds up reads of files until reads_may_go. */
+static atomic_int reads_may_go;
+
+static int hold_reads(enum bad_disk_call call, uint64_t offset)
+{
+    (void)offset;
+    if (call == BAD_DISK_READ || call == BAD_DISK_READ_DIRECT)
+        wait_at_gate(&reads_may_go);
+    return 0;
+}
+
+struct in_host_function {
+    CUfileBatchHandle_t batch;
+    CUfileError_t status;
+    unsigned count;
+    atomic_int destroying;
+    int done_when_destroyed;
+};
+
+static void get_status(void *argument)
+{
+    struct in_host_function *f = argument;
+    struct timespec none = {0, 0};
+    CUfileIOEvents_t events[2];
+
+    f->count = 2;
+    f->status = cuFileBatchIOGetStatus(f->batch, 1, &f->count, events, &none);
+}
+
+static void destroy(void *argument)
+{
+    struct in_host_function *f = argument;
+
+    atomic_store(&f->destroying, 1);
+    cuFileBatchIODestroy(f->batch);
+    f->done_when_destroyed = atomic_load(&reads_may_go);
+}
+
+/* In a host function leat does not wait: there the status is an error and changes nothing, and a batch is
+ * destroyed only when its operations have ended. */
+static void host_functions_leave_operations(void **state)
+{
+    const size_t half = 3 * MIB / 2; /* both together are too long for the calling thread to read them */
+    int fd = make_file("host", 2 * half, 1, O_RDONLY);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, 2 * half);
+    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
+                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    struct in_host_function f = {.batch = make_batch(2)};
+    cudaStream_t stream;
+
+    (void)state;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    atomic_store(&reads_may_go, 0);
+    bad_disk_set_hook(hold_reads);
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    OK(cudaLaunchHostFunc(stream, get_status, &f));
+    OK(cudaStreamSynchronize(stream));
+    GIVES(CU_FILE_CUDA_DRIVER_ERROR, f.status.err);
+    GIVES(cudaErrorNotPermitted, f.status.cu_err);
+    assert_int_equal(f.count, 2);
+    atomic_store(&reads_may_go, 1);
+    expect_all(f.batch, 2, half);
+
+    atomic_store(&reads_may_go, 0);
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    OK(cudaLaunchHostFunc(stream, destroy, &f));
+    wait_at_gate(&f.destroying);
+    sleep_ms(5);
+    atomic_store(&reads_may_go, 1);
+    OK(cudaStreamSynchronize(stream));
+    assert_true(f.done_when_destroyed);
+    bad_disk_set_hook(NULL);
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamDestroy(stream));
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+}
+
 /* ---- threads ---- */
 
 static CUfileHandle_t shared;
@@ -447,6 +529,7 @@ int main(void)
         cmocka_unit_test(batches_are_stopped),
         cmocka_unit_test(small_operations_are_read_together),
         cmocka_unit_test(operations_that_overlap_are_apart),
+        cmocka_unit_test(host_functions_leave_operations),
         cmocka_unit_test(threads_share_a_batch),
     };
 
