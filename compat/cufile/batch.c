@@ -36,12 +36,13 @@ struct entry {
 };
 
 struct batch {
-    struct batch *next;     /* in the list of batches */
-    unsigned users;         /* guarded by batches_lock: calls that use the batch */
-    bool ended;             /* guarded by batches_lock: it is no longer in the list */
-    unsigned most;          /* operations */
-    pthread_mutex_t status; /* held by cuFileBatchIOGetStatus(), the only call that removes entries */
-    pthread_mutex_t lock;   /* guards what follows */
+    struct batch *next;   /* in the list of batches */
+    unsigned users;       /* guarded by batches_lock: calls that use the batch */
+    bool ended;           /* guarded by batches_lock: it is no longer in the list */
+    unsigned most;        /* operations */
+    pthread_mutex_t lock; /* guards what follows */
+    bool collecting;      /* cuFileBatchIOGetStatus() runs, the only call that removes entries */
+    pthread_cond_t collected;
     struct leatcf_stream streams[LEATC_DEVICES_MAX];
     bool has_stream[LEATC_DEVICES_MAX], failed;
     unsigned count;
@@ -100,6 +101,7 @@ static struct batch *take_out(CUfileBatchHandle_t handle)
 CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned nr)
 {
     struct batch *batch;
+    pthread_condattr_t clock;
 
     if (!batch_idp || !nr || nr > LEATCF_BATCH_MOST)
         return leatcf_error(CU_FILE_INVALID_VALUE);
@@ -108,8 +110,11 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned nr)
     if (!batch)
         return leatcf_error(CU_FILE_NOMEM_ERROR);
     batch->most = nr;
-    pthread_mutex_init(&batch->status, NULL);
     pthread_mutex_init(&batch->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&batch->collected, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_lock(&batches_lock);
     batch->next = batches;
     batches = batch;
@@ -328,8 +333,8 @@ static void start_again(struct batch *batch, struct entry *entry)
 }
 
 /* Checks without waiting whether an operation is over. Returns LEAT_OK, and *state; LEAT_NOT_READY; or
- * LEAT_ERROR_NOT_PERMITTED inside a host function, where leat does not say it. The caller holds the batch's locks.
- */
+ * LEAT_ERROR_NOT_PERMITTED inside a host function, where leat does not say it. The caller collects, and holds the
+ * batch's lock. */
 static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
 {
     leat_status status = LEAT_OK;
@@ -355,7 +360,7 @@ static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileS
 }
 
 /* Moves operations that are over to events, at most `most`, and adds their number to *found. Returns LEAT_OK, or
- * LEAT_ERROR_NOT_PERMITTED if that is not known of all. The caller holds the batch's locks. */
+ * LEAT_ERROR_NOT_PERMITTED if that is not known of all. The caller collects, and holds the batch's lock. */
 static leat_status collect(struct batch *batch, CUfileIOEvents_t *events, unsigned most, unsigned *found)
 {
     leat_status result = LEAT_OK;
@@ -399,13 +404,39 @@ static uint64_t deadline_of(const struct timespec *timeout)
     return now + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
 }
 
-/* Returns LEAT_OK, or LEAT_ERROR_NOT_PERMITTED inside a host function. The caller holds the batch's status lock,
- * so that no ticket is destroyed. */
-static leat_status wait_for(struct batch *batch, unsigned least, unsigned most, CUfileIOEvents_t *events,
-                            const struct timespec *timeout, unsigned *count)
+/* Makes the calling thread the one that collects. Returns false if another one does until the deadline. */
+static bool begin_collecting(struct batch *batch, uint64_t deadline)
 {
-    uint64_t deadline = deadline_of(timeout), now;
+    const struct timespec end = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
+    bool begun;
+
+    pthread_mutex_lock(&batch->lock);
+    while (batch->collecting && now_ns() < deadline)
+        if (deadline == UINT64_MAX)
+            pthread_cond_wait(&batch->collected, &batch->lock);
+        else
+            pthread_cond_timedwait(&batch->collected, &batch->lock, &end);
+    begun = !batch->collecting;
+    batch->collecting = true;
+    pthread_mutex_unlock(&batch->lock);
+    return begun;
+}
+
+static void end_collecting(struct batch *batch)
+{
+    pthread_mutex_lock(&batch->lock);
+    batch->collecting = false;
+    pthread_cond_signal(&batch->collected);
+    pthread_mutex_unlock(&batch->lock);
+}
+
+/* Returns LEAT_OK, or LEAT_ERROR_NOT_PERMITTED inside a host function. The calling thread collects, so no other
+ * one destroys a ticket. */
+static leat_status wait_for(struct batch *batch, unsigned least, unsigned most, CUfileIOEvents_t *events,
+                            uint64_t deadline, unsigned *count)
+{
     unsigned found = 0;
+    uint64_t now;
 
     for (;;) {
         leat_ticket *oldest = NULL;
@@ -432,8 +463,9 @@ static leat_status wait_for(struct batch *batch, unsigned least, unsigned most, 
 CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned *nr,
                                      CUfileIOEvents_t *iocbp, struct timespec *timeout)
 {
+    leat_status status = LEAT_OK;
     struct batch *batch;
-    leat_status status;
+    uint64_t deadline;
 
     if (!nr || !*nr || !iocbp || min_nr > *nr ||
         (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)))
@@ -441,9 +473,13 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
     batch = enter(batch_idp);
     if (!batch)
         return leatcf_error(CU_FILE_INVALID_VALUE);
-    pthread_mutex_lock(&batch->status);
-    status = wait_for(batch, min_nr, *nr, iocbp, timeout, nr);
-    pthread_mutex_unlock(&batch->status);
+    deadline = min_nr ? deadline_of(timeout) : 0;
+    if (begin_collecting(batch, deadline)) {
+        status = wait_for(batch, min_nr, *nr, iocbp, deadline, nr);
+        end_collecting(batch);
+    } else {
+        *nr = 0;
+    }
     leave(batch);
     return status == LEAT_OK ? leatcf_error(CU_FILE_SUCCESS) : leatcf_error_of_status(status);
 }
@@ -520,7 +556,7 @@ void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp)
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
         if (batch->has_stream[i])
             leatcf_stream_give(&batch->streams[i], batch->failed);
-    pthread_mutex_destroy(&batch->status);
+    pthread_cond_destroy(&batch->collected);
     pthread_mutex_destroy(&batch->lock);
     free(batch);
 }

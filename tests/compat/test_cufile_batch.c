@@ -396,17 +396,17 @@ static int hold_reads(enum bad_disk_call call, uint64_t offset)
     return 0;
 }
 
-struct in_host_function {
+struct other_thread {
     CUfileBatchHandle_t batch;
     CUfileError_t status;
     unsigned count;
-    atomic_int destroying;
+    atomic_int begun;
     int done_when_destroyed;
 };
 
 static void get_status(void *argument)
 {
-    struct in_host_function *f = argument;
+    struct other_thread *f = argument;
     struct timespec none = {0, 0};
     CUfileIOEvents_t events[2];
 
@@ -416,9 +416,9 @@ static void get_status(void *argument)
 
 static void destroy(void *argument)
 {
-    struct in_host_function *f = argument;
+    struct other_thread *f = argument;
 
-    atomic_store(&f->destroying, 1);
+    atomic_store(&f->begun, 1);
     cuFileBatchIODestroy(f->batch);
     f->done_when_destroyed = atomic_load(&reads_may_go);
 }
@@ -433,7 +433,7 @@ static void host_functions_leave_operations(void **state)
     unsigned char *memory = make_memory(DEVICE, 2 * half);
     CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
                                       operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
-    struct in_host_function f = {.batch = make_batch(2)};
+    struct other_thread f = {.batch = make_batch(2)};
     cudaStream_t stream;
 
     (void)state;
@@ -452,7 +452,7 @@ static void host_functions_leave_operations(void **state)
     atomic_store(&reads_may_go, 0);
     CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
     OK(cudaLaunchHostFunc(stream, destroy, &f));
-    wait_at_gate(&f.destroying);
+    wait_at_gate(&f.begun);
     sleep_ms(5);
     atomic_store(&reads_may_go, 1);
     OK(cudaStreamSynchronize(stream));
@@ -466,6 +466,60 @@ static void host_functions_leave_operations(void **state)
 }
 
 /* ---- threads ---- */
+
+static void *wait_for_status(void *argument)
+{
+    struct other_thread *f = argument;
+    CUfileIOEvents_t events[2];
+
+    f->count = 2;
+    atomic_store(&f->begun, 1);
+    f->status = cuFileBatchIOGetStatus(f->batch, 2, &f->count, events, NULL);
+    return NULL;
+}
+
+/* While a thread waits for operations without a timeout, the timeouts of others count. */
+static void timeouts_count_while_others_wait(void **state)
+{
+    const size_t half = 3 * MIB / 2;
+    int fd = make_file("timeouts", 2 * half, 1, O_RDONLY);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, 2 * half);
+    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
+                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    struct other_thread f = {.batch = make_batch(2)};
+    struct timespec none = {0, 0}, some = {0, 1000000};
+    CUfileIOEvents_t events[2];
+    pthread_t thread;
+    unsigned count;
+
+    (void)state;
+    atomic_store(&reads_may_go, 0);
+    bad_disk_set_hook(hold_reads);
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_status, &f), 0);
+    wait_at_gate(&f.begun);
+    for (int i = 0; i < 30; i++) {
+        count = 2;
+        CUFILE_OK(cuFileBatchIOGetStatus(f.batch, 1, &count, events, &some));
+        assert_int_equal(count, 0);
+        count = 2;
+        CUFILE_OK(cuFileBatchIOGetStatus(f.batch, 1, &count, events, &none));
+        assert_int_equal(count, 0);
+        count = 2;
+        CUFILE_OK(cuFileBatchIOGetStatus(f.batch, 0, &count, events, NULL));
+        assert_int_equal(count, 0);
+    }
+    atomic_store(&reads_may_go, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    GIVES(CU_FILE_SUCCESS, f.status.err);
+    assert_int_equal(f.count, 2);
+    bad_disk_set_hook(NULL);
+    cuFileBatchIODestroy(f.batch);
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+}
 
 static CUfileHandle_t shared;
 static CUfileBatchHandle_t shared_batch;
@@ -530,6 +584,7 @@ int main(void)
         cmocka_unit_test(small_operations_are_read_together),
         cmocka_unit_test(operations_that_overlap_are_apart),
         cmocka_unit_test(host_functions_leave_operations),
+        cmocka_unit_test(timeouts_count_while_others_wait),
         cmocka_unit_test(threads_share_a_batch),
     };
 
