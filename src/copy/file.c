@@ -155,11 +155,14 @@ static leat_status open_path(struct leati_open_file *opened)
     return status;
 }
 
-/* Opens the file of a descriptor that the program has open with the given flags of open(). */
+/* Opens the file of a descriptor that the program has open with the given flags of open(). A duplicate would share
+ * the program's flags, of which O_DIRECT and O_APPEND, which the program may also set later (F_SETFL), refuse
+ * unaligned ranges and write only at the end. It is the last resort, for files that cannot be opened again. */
 static leat_status open_again(struct leati_open_file *opened, int fd, int program_flags)
 {
     unsigned flags = opened->flags;
-    int how = O_CLOEXEC;
+    /* With O_NONBLOCK, open() does not wait for the lease of another process. */
+    int how = O_CLOEXEC | O_NONBLOCK | (program_flags & (O_SYNC | O_DSYNC | O_NOATIME));
     char path[40];
     leat_status status;
 
@@ -167,16 +170,14 @@ static leat_status open_again(struct leati_open_file *opened, int fd, int progra
     status = check_opened(fd, flags);
     if (status != LEAT_OK)
         return status;
-    if (program_flags & (O_DIRECT | O_APPEND)) {
-        /* A duplicate would have these flags too: it refuses unaligned ranges, or writes only at the end. */
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        opened->fd = open(path, how);
-    } else {
-        opened->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    opened->fd = open(path, how);
+    if (opened->fd < 0 && program_flags & (O_DIRECT | O_APPEND))
+        return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
     if (opened->fd < 0)
-        return leati_fail(LEAT_ERROR_FILE, "%s: %s", program_flags & (O_DIRECT | O_APPEND) ? "open" : "dup",
-                          strerror(errno));
+        opened->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (opened->fd < 0)
+        return leati_fail(LEAT_ERROR_FILE, "dup: %s", strerror(errno));
     status = leati_file_open_direct(opened, how);
     if (status != LEAT_OK)
         (void)close(opened->fd);

@@ -110,6 +110,31 @@ static void any_range_is_written(void **state)
     write_and_read(*state, "direct-append", O_WRONLY | O_DIRECT | O_APPEND);
 }
 
+/* Flags that the program sets later on its own descriptor do not change where and how leat writes. */
+static void flags_set_later_have_no_effect(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("later", BYTES, 4);
+    int fd = open_fd(path, O_RDWR);
+    leat_file *file = wrap_file(fd, 0);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 70 * KIB), *content;
+
+    OK(leat_fill(t->stream, memory, 0x5a, 70 * KIB));
+    assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
+    OK(leat_file_write(t->stream, file, 4099, memory, 9001));
+    OK(leat_stream_synchronize(t->stream));
+    (void)fcntl(fd, F_SETFL, O_DIRECT); /* fails on a file system without O_DIRECT */
+    OK(leat_file_write(t->stream, file, 20001, memory + 1, 3));
+    OK(leat_stream_synchronize(t->stream));
+    content = file_content(path, BYTES);
+    EXPECT_BYTES(content + 4099, 9001, 0x5a);
+    EXPECT_BYTES(content + 20001, 3, 0x5a);
+    OK(leat_file_close(file));
+    assert_int_equal(close(fd), 0);
+    OK(leat_memory_free(memory));
+    free(content);
+}
+
 /* The handle can do less than the descriptor, but not more. */
 static void flags_select_what_the_handle_can_do(void **state)
 {
@@ -183,11 +208,9 @@ static void a_removed_file_is_read(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(the_program_keeps_its_descriptor),
-    STATE_TEST(any_range_is_written),
-    STATE_TEST(flags_select_what_the_handle_can_do),
-    STATE_TEST(other_descriptors_are_refused),
-    STATE_TEST(a_removed_file_is_read),
+    STATE_TEST(the_program_keeps_its_descriptor), STATE_TEST(any_range_is_written),
+    STATE_TEST(flags_set_later_have_no_effect),   STATE_TEST(flags_select_what_the_handle_can_do),
+    STATE_TEST(other_descriptors_are_refused),    STATE_TEST(a_removed_file_is_read),
 };
 
 FILE_TEST_MAIN(tests)
