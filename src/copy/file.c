@@ -155,6 +155,24 @@ static leat_status open_path(struct leati_open_file *opened)
     return status;
 }
 
+/* Duplicates a descriptor whose file cannot be opened again, for the reason `error`. */
+static leat_status duplicate(struct leati_open_file *opened, int fd, int program_flags, int error)
+{
+    if (program_flags & O_APPEND && opened->flags & LEAT_FILE_WRITE)
+        return leati_fail(LEAT_ERROR_FILE,
+                          "open: %s; a duplicate would write only at the end, because the descriptor has O_APPEND",
+                          strerror(error));
+    opened->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (opened->fd < 0)
+        return leati_fail(LEAT_ERROR_FILE, "dup: %s", strerror(errno));
+    if (program_flags & O_DIRECT) {
+        /* The duplicate moves only whole blocks. by_option: without direct access to the file this is no error. */
+        opened->flags = (opened->flags & ~(unsigned)LEAT_FILE_CACHED) | LEAT_FILE_DIRECT;
+        opened->by_option = true;
+    }
+    return LEAT_OK;
+}
+
 /* Opens the file of a descriptor that the program has open with the given flags of open(). A duplicate would share
  * the program's flags, of which O_DIRECT and O_APPEND, which the program may also set later (F_SETFL), refuse
  * unaligned ranges and write only at the end. It is the last resort, for files that cannot be opened again. */
@@ -172,12 +190,8 @@ static leat_status open_again(struct leati_open_file *opened, int fd, int progra
         return status;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     opened->fd = open(path, how);
-    if (opened->fd < 0 && program_flags & (O_DIRECT | O_APPEND))
-        return leati_fail(LEAT_ERROR_FILE, "open: %s", strerror(errno));
     if (opened->fd < 0)
-        opened->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (opened->fd < 0)
-        return leati_fail(LEAT_ERROR_FILE, "dup: %s", strerror(errno));
+        LEATI_TRY(duplicate(opened, fd, program_flags, errno));
     status = leati_file_open_direct(opened, how);
     if (status != LEAT_OK)
         (void)close(opened->fd);

@@ -484,11 +484,20 @@ static const char *check_alignment(struct leati_open_file *file)
 int leati_file_open_again(const struct leati_open_file *file, int how)
 {
     char path[40];
+    int fd, error;
 
     /* Open by descriptor instead of by name, because another file may have the name by now, and a temporary file
      * has no name. */
     snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-    return open(path, how | O_CLOEXEC);
+    fd = open(path, how | O_CLOEXEC);
+    if (fd >= 0 || !(how & O_DIRECT))
+        return fd;
+    /* A wrapped descriptor that cannot be opened again may itself have O_DIRECT. */
+    error = errno;
+    if (fcntl(file->fd, F_GETFL) & O_DIRECT)
+        return fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+    errno = error;
+    return -1;
 }
 
 leat_status leati_file_open_direct(struct leati_open_file *file, int how)

@@ -6,6 +6,7 @@
 #include "file_room.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,6 +167,51 @@ static int use_option(const char *word, const char *path)
     return leat_device_close(device) == LEAT_OK ? 0 : 8;
 }
 
+/* A descriptor with O_DIRECT whose file cannot be opened again, such as one whose permissions have changed, can
+ * read any range, and write whole blocks. */
+static void files_that_cannot_be_opened_again_are_wrapped(void **state)
+{
+    static const struct bad_disk_rule rules[] = {
+        {.call = BAD_DISK_OPEN, .first = 1, .every = 1, .error = EACCES},
+        {.call = BAD_DISK_OPEN_DIRECT, .first = 1, .every = 1, .error = EACCES}};
+    struct test_state *t = *state;
+    const char *path = make_file("again", MIB + 5, 7);
+    int fd = open(path, O_RDWR | O_DIRECT);
+    leat_file *file = NULL, *none = NULL, *reader = NULL;
+    unsigned char *memory, *out, *content;
+
+    if (fd < 0)
+        SKIP_OTHER("the file system of the tests' folder has no direct access");
+    memory = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * MIB);
+    out = test_buffer(MIB + 5);
+    content = file_content(path, MIB + 5);
+    bad_disk_set(rules, 2);
+    OK(leat_file_wrap(fd, 0, &file));
+    assert_int_equal(fcntl(fd, F_SETFL, O_DIRECT | O_APPEND), 0);
+    REFUSED(leat_file_wrap(fd, 0, &none), LEAT_ERROR_FILE, "O_APPEND");
+    OK(leat_file_wrap(fd, LEAT_FILE_READ | LEAT_FILE_CACHED, &reader));
+    assert_int_equal(fcntl(fd, F_SETFL, O_DIRECT), 0);
+    bad_disk_set(NULL, 0);
+    OK(leat_file_read(t->stream, memory + 1, file, 0, MIB + 5));
+    OK(leat_copy_sync(t->stream, out, memory + 1, MIB + 5));
+    assert_memory_equal(out, content, MIB + 5);
+    OK(leat_file_read(t->stream, memory, reader, 4097, 10007));
+    OK(leat_copy_sync(t->stream, out, memory, 10007));
+    assert_memory_equal(out, content + 4097, 10007);
+    free(content);
+    OK(leat_fill(t->stream, memory, 0x5a, 8192));
+    OK(leat_file_write(t->stream, file, 4096, memory, 8192));
+    OK(leat_stream_synchronize(t->stream));
+    content = file_content(path, MIB + 5);
+    EXPECT_BYTES(content + 4096, 8192, 0x5a);
+    OK(leat_file_close(file));
+    OK(leat_file_close(reader));
+    assert_int_equal(close(fd), 0);
+    OK(leat_memory_free(memory));
+    free(content);
+    free(out);
+}
+
 static void the_option_is_the_default_of_the_flags(void **state)
 {
     static const char *const words[] = {"cached", "direct"};
@@ -194,6 +240,7 @@ static void the_option_is_the_default_of_the_flags(void **state)
 static const struct CMUnitTest tests[] = {
     STATE_TEST(blocks_are_read_once),
     STATE_TEST(only_the_ends_are_written_through_the_cache),
+    STATE_TEST(files_that_cannot_be_opened_again_are_wrapped),
     cmocka_unit_test(the_option_is_the_default_of_the_flags),
 };
 
