@@ -223,7 +223,8 @@ static ssize_t run_once(const struct leatcf_operation *operation, int ordinal, l
         *status = leat_ticket_wait(ticket, LEAT_COPY_POINT_DONE, LEAT_FOREVER);
         (void)leat_ticket_destroy(ticket);
     }
-    leatcf_stream_give(&stream, *status != LEAT_OK);
+    /* Inside a host function nothing was submitted, and the stream could not be destroyed. */
+    leatcf_stream_give(&stream, *status != LEAT_OK && *status != LEAT_ERROR_NOT_PERMITTED);
     if (result != LEATC_OK)
         return -(ssize_t)leatcf_error_of(result).err;
     return *status == LEAT_OK ? (ssize_t)operation->bytes : leatcf_bytes_of_status(*status);

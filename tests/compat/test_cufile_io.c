@@ -287,6 +287,49 @@ static void a_failed_write_is_told(void **state)
     end_memory(DEVICE, memory);
 }
 
+struct in_host_function {
+    CUfileHandle_t file;
+    unsigned char *memory;
+    ssize_t moved;
+};
+
+static void read_in_host_function(void *argument)
+{
+    struct in_host_function *f = argument;
+
+    f->moved = cuFileRead(f->file, f->memory, MIB, 0, 0);
+}
+
+/* Calls in a host function fail, and the streams on which the library reads stay: it makes no new ones later. The
+ * ids of streams count all that were made. */
+static void failed_calls_lose_no_streams(void **state)
+{
+    int fd = make_file("host", MIB, 1, O_RDONLY);
+    struct in_host_function f = {register_fd(fd), make_memory(DEVICE, MIB), 0};
+    unsigned long long before, after;
+    cudaStream_t stream, other;
+
+    (void)state;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    MOVES(MIB, cuFileRead(f.file, f.memory, MIB, 0, 0));
+    OK(cudaStreamGetId(stream, &before));
+    for (int i = 0; i < 10; i++) {
+        OK(cudaLaunchHostFunc(stream, read_in_host_function, &f));
+        OK(cudaStreamSynchronize(stream));
+        MOVES(-CU_FILE_CUDA_DRIVER_ERROR, f.moved);
+        MOVES(MIB, cuFileRead(f.file, f.memory, MIB, 0, 0));
+    }
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(cudaStreamGetId(other, &after));
+    assert_in_range(after - before, 1,
+                    2); /* one more, if the first read has made the stream that the others use */
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(other));
+    cuFileHandleDeregister(f.file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, f.memory);
+}
+
 /* ---- registration ---- */
 
 static CUfileOpError register_kind(enum CUfileFileHandleType type, int fd)
@@ -652,6 +695,7 @@ int main(void)
         cmocka_unit_test(sparse_files_are_read),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(a_failed_write_is_told),
+        cmocka_unit_test(failed_calls_lose_no_streams),
         cmocka_unit_test(files_are_registered_once),
         cmocka_unit_test(no_descriptor_is_left),
         cmocka_unit_test(the_descriptor_may_be_closed),
