@@ -15,6 +15,7 @@
 #include <time.h>
 
 #define POLL_NS 1000000 /* the longest wait for one operation, after which the others are checked too */
+#define ASK_NS 10000000 /* how often cuFileBatchIOGetStatus() asks whether a device is lost */
 
 /* The most bytes of the operations of one group. Longer groups would complete their first operations later. */
 #define GROUP_BYTES ((size_t)4 << 20)
@@ -24,7 +25,9 @@
 struct group {
     leat_ticket *ticket;
     unsigned entries; /* the entries that are not over */
+    int ordinal;      /* the device of its stream */
     bool alone;       /* one operation: its failure is that of the operation */
+    bool lost;        /* the device is lost, so that its ticket may never be done */
 };
 
 struct entry {
@@ -43,6 +46,7 @@ struct batch {
     pthread_mutex_t lock; /* guards what follows */
     bool collecting;      /* cuFileBatchIOGetStatus() runs, the only call that removes entries */
     pthread_cond_t collected;
+    uint64_t asked_ns; /* when it asked last whether a device is lost */
     struct leatcf_stream streams[LEATC_DEVICES_MAX];
     bool has_stream[LEATC_DEVICES_MAX], failed;
     unsigned count;
@@ -165,7 +169,7 @@ static bool start_group(const struct leatcf_stream *stream, struct entry *entrie
         ops[i] = (leat_file_op){o->file->file, o->offset, o->memory, o->bytes};
     }
     if (ops && group) {
-        *group = (struct group){.entries = count};
+        *group = (struct group){.entries = count, .ordinal = stream->ordinal};
         status = leatcf_stream_start_list(stream, ops, count, entries[0].operation.write, &group->ticket, &result);
     }
     free(ops);
@@ -189,7 +193,7 @@ static void start_alone(const struct leatcf_stream *stream, struct entry *entry)
         entry->moved = -CU_FILE_NOMEM_ERROR;
         return;
     }
-    *group = (struct group){.entries = 1, .alone = true};
+    *group = (struct group){.entries = 1, .ordinal = stream->ordinal, .alone = true};
     status = leatcf_stream_start(stream, &entry->operation, &group->ticket, &result);
     if (status == LEAT_OK && result == LEATC_OK) {
         entry->group = group;
@@ -341,12 +345,14 @@ static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileS
 
     if (entry->group) {
         status = leat_ticket_wait(entry->group->ticket, LEAT_COPY_POINT_DONE, 0);
+        if (status == LEAT_NOT_READY && entry->group->lost)
+            status = LEAT_ERROR_DEVICE_LOST;
         if (status == LEAT_NOT_READY || status == LEAT_ERROR_NOT_PERMITTED)
             return status;
         batch->failed |= status != LEAT_OK;
         if (status != LEAT_OK && entry->cancelled && !entry->group->alone) {
             status = LEAT_ERROR_CANCELLED;
-        } else if (status != LEAT_OK && !entry->group->alone) {
+        } else if (status != LEAT_OK && !entry->group->alone && !entry->group->lost) {
             start_again(batch, entry);
             if (entry->group)
                 return LEAT_NOT_READY;
@@ -404,6 +410,31 @@ static uint64_t deadline_of(const struct timespec *timeout)
     return now + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
 }
 
+/* Marks the operations of lost devices, and returns true if there are any. leat_ticket_wait() says that a device
+ * is lost only in longer waits. The caller collects, and holds the batch's lock. */
+static bool look_for_losses(struct batch *batch, uint64_t now)
+{
+    bool asked[LEATC_DEVICES_MAX] = {false}, lost[LEATC_DEVICES_MAX] = {false}, found = false;
+
+    if (now - batch->asked_ns < ASK_NS)
+        return false;
+    batch->asked_ns = now;
+    for (unsigned i = 0; i < batch->count; i++) {
+        struct group *group = batch->entries[i].group;
+
+        if (!group)
+            continue;
+        /* Closing a device ends its operations. */
+        if (!asked[group->ordinal])
+            lost[group->ordinal] = leatc_device_is_open(group->ordinal) &&
+                                   leatc_device_memory(group->ordinal, NULL, NULL) != LEATC_OK;
+        asked[group->ordinal] = true;
+        group->lost = lost[group->ordinal];
+        found |= group->lost;
+    }
+    return found;
+}
+
 /* Makes the calling thread the one that collects. Returns false if another one does until the deadline. */
 static bool begin_collecting(struct batch *batch, uint64_t deadline)
 {
@@ -445,6 +476,8 @@ static leat_status wait_for(struct batch *batch, unsigned least, unsigned most, 
 
         pthread_mutex_lock(&batch->lock);
         status = collect(batch, events + found, most - found, &found);
+        if (status == LEAT_OK && found < most && look_for_losses(batch, now_ns()))
+            status = collect(batch, events + found, most - found, &found);
         left = batch->count;
         for (unsigned i = 0; i < left && !oldest; i++)
             oldest = batch->entries[i].group ? batch->entries[i].group->ticket : NULL;

@@ -5,7 +5,9 @@
 #include "../support/bad_disk.h"
 #include "cufile_room.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <leat/leat.h>
 #include <pthread.h>
 
 #define OPERATIONS 40
@@ -465,6 +467,62 @@ static void host_functions_leave_operations(void **state)
     end_memory(DEVICE, memory);
 }
 
+/* ---- lost devices ---- */
+
+static atomic_bool device_is_lost;
+
+/* Stands in for leat's, which fails if the device is lost. */
+leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    leat_status (*real)(leat_device *, uint64_t *, uint64_t *) = NULL;
+
+    if (atomic_load(&device_is_lost))
+        return LEAT_ERROR_DEVICE_LOST;
+    *(void **)&real = dlsym(RTLD_NEXT, "leat_device_memory");
+    return real ? real(device, free_bytes, total_bytes) : LEAT_ERROR_DRIVER;
+}
+
+/* Operations of a lost device, which leat may never complete, fail: also for calls that do not wait. */
+static void operations_of_lost_devices_fail(void **state)
+{
+    const size_t half = 3 * MIB / 2;
+    int fd = make_file("lost", 2 * half, 1, O_RDONLY);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, 2 * half);
+    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
+                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    CUfileBatchHandle_t batch = make_batch(2);
+    struct timespec none = {0, 0};
+    CUfileIOEvents_t events[2];
+
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        unsigned count = 0;
+
+        atomic_store(&reads_may_go, 0);
+        bad_disk_set_hook(hold_reads);
+        CUFILE_OK(cuFileBatchIOSubmit(batch, 2, operations, 0));
+        atomic_store(&device_is_lost, true);
+        while (!count) {
+            count = 2;
+            CUFILE_OK(cuFileBatchIOGetStatus(batch, waits ? 2 : 1, &count, events, waits ? NULL : &none));
+        }
+        assert_int_equal(count, 2);
+        for (unsigned i = 0; i < count; i++) {
+            assert_int_equal(events[i].status, CUFILE_FAILED);
+            MOVES(-CU_FILE_CUDA_DRIVER_ERROR, events[i].ret);
+        }
+        atomic_store(&device_is_lost, false);
+        atomic_store(&reads_may_go, 1);
+        OK(cudaDeviceSynchronize());
+        bad_disk_set_hook(NULL);
+    }
+    cuFileBatchIODestroy(batch);
+    cuFileHandleDeregister(file);
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+}
+
 /* ---- threads ---- */
 
 static void *wait_for_status(void *argument)
@@ -584,6 +642,7 @@ int main(void)
         cmocka_unit_test(small_operations_are_read_together),
         cmocka_unit_test(operations_that_overlap_are_apart),
         cmocka_unit_test(host_functions_leave_operations),
+        cmocka_unit_test(operations_of_lost_devices_fail),
         cmocka_unit_test(timeouts_count_while_others_wait),
         cmocka_unit_test(threads_share_a_batch),
     };
