@@ -14,34 +14,36 @@
 struct async {
     struct leatcf_operation operation;
     leat_ticket *ticket;
-    ssize_t *bytes;                /* the program's */
-    struct async *next, *previous; /* in the list of writes under way */
+    ssize_t *bytes; /* the program's */
+    int ordinal;    /* the device of the stream */
+    uint64_t generation;
+    bool given_up; /* guarded by list_lock: leatcf_asyncs_give_up() has ended it */
+    struct async *next, *previous;
 };
 
-/* Writes under way: a read behind one of them may begin beyond the present end of the file. */
-static pthread_mutex_t writes_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct async *writes; /* guarded by writes_lock */
+/* The operations under way. A read behind a write may begin beyond the present end of the file. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct async *list; /* guarded by list_lock */
 
-static void write_begins(struct async *async)
+static void enlist(struct async *async)
 {
-    pthread_mutex_lock(&writes_lock);
-    async->next = writes;
-    if (writes)
-        writes->previous = async;
-    writes = async;
-    pthread_mutex_unlock(&writes_lock);
+    pthread_mutex_lock(&list_lock);
+    async->next = list;
+    if (list)
+        list->previous = async;
+    list = async;
+    pthread_mutex_unlock(&list_lock);
 }
 
-static void write_ends(struct async *async)
+/* The caller holds list_lock. */
+static void unlist(struct async *async)
 {
-    pthread_mutex_lock(&writes_lock);
     if (async->previous)
         async->previous->next = async->next;
     else
-        writes = async->next;
+        list = async->next;
     if (async->next)
         async->next->previous = async->previous;
-    pthread_mutex_unlock(&writes_lock);
 }
 
 /* Returns true if a write to this file is under way, by whatever handle. */
@@ -49,10 +51,11 @@ static bool is_being_written(const struct leatcf_file *file)
 {
     bool found = false;
 
-    pthread_mutex_lock(&writes_lock);
-    for (const struct async *async = writes; async && !found; async = async->next)
-        found = async->operation.file->device == file->device && async->operation.file->inode == file->inode;
-    pthread_mutex_unlock(&writes_lock);
+    pthread_mutex_lock(&list_lock);
+    for (const struct async *async = list; async && !found; async = async->next)
+        found = async->operation.write && async->operation.file->device == file->device &&
+                async->operation.file->inode == file->inode;
+    pthread_mutex_unlock(&list_lock);
     return found;
 }
 
@@ -132,21 +135,54 @@ static void end_target(const struct target *target)
 
 /* ---- operations ---- */
 
+static void end(struct async *async)
+{
+    (void)leat_ticket_destroy(async->ticket);
+    leatcf_operation_end(&async->operation);
+}
+
 /* The host function behind an operation. Also called if the operation could not be submitted as a whole. */
 static void finish(void *argument)
 {
     struct async *async = argument;
     leat_ticket_info info = LEAT_TICKET_INFO_INIT;
-    leat_status status = leat_ticket_get_info(async->ticket, &info);
+    leat_status status;
+    bool given_up;
 
-    if (status == LEAT_OK)
-        status = info.status;
-    *async->bytes = status == LEAT_OK ? (ssize_t)async->operation.bytes : leatcf_bytes_of_status(status);
-    (void)leat_ticket_destroy(async->ticket);
-    if (async->operation.write)
-        write_ends(async);
-    leatcf_operation_end(&async->operation);
+    pthread_mutex_lock(&list_lock);
+    given_up = async->given_up;
+    if (!given_up)
+        unlist(async);
+    pthread_mutex_unlock(&list_lock);
+    if (!given_up) {
+        status = leat_ticket_get_info(async->ticket, &info);
+        if (status == LEAT_OK)
+            status = info.status;
+        *async->bytes = status == LEAT_OK ? (ssize_t)async->operation.bytes : leatcf_bytes_of_status(status);
+        end(async);
+    }
     free(async);
+}
+
+void leatcf_asyncs_give_up(void)
+{
+    bool lost[LEATC_DEVICES_MAX];
+    struct async *next;
+
+    /* Without the lock, for which a host function may wait that the reset of a device waits for. */
+    for (int i = 0; i < LEATC_DEVICES_MAX; i++)
+        lost[i] = !leatc_device_is_open(i) || leatc_device_memory(i, NULL, NULL) != LEATC_OK;
+    pthread_mutex_lock(&list_lock);
+    for (struct async *async = list; async; async = next) {
+        next = async->next;
+        if (!lost[async->ordinal] && leatc_device_generation(async->ordinal) == async->generation)
+            continue;
+        /* async itself stays: the driver may still call finish(). */
+        unlist(async);
+        async->given_up = true;
+        end(async);
+    }
+    pthread_mutex_unlock(&list_lock);
 }
 
 static CUfileError_t start(const struct target *target, struct async *async)
@@ -155,15 +191,18 @@ static CUfileError_t start(const struct target *target, struct async *async)
     leat_status status;
 
     if (target->wrapped) {
+        async->ordinal = target->ordinal;
         status = leatcf_operation_start(&async->operation, target->wrapped, &async->ticket);
     } else {
         int result = leatc_work_begin(target->engine, &work);
 
         if (result != LEATC_OK)
             return leatcf_error_of(result);
+        async->ordinal = work.ordinal;
         status = leatcf_operation_start(&async->operation, work.stream, &async->ticket);
         (void)leatc_work_end(&work, status);
     }
+    async->generation = leatc_device_generation(async->ordinal);
     return status == LEAT_OK ? leatcf_error(CU_FILE_SUCCESS) : leatcf_error_of_status(status);
 }
 
@@ -216,8 +255,7 @@ static CUfileError_t submit(const struct target *target, const struct leatcf_ope
     }
     leatcf_operation_begins();
     atomic_fetch_add_explicit(&operation->file->holders, 1, memory_order_relaxed);
-    if (operation->write)
-        write_begins(async);
+    enlist(async);
     return follow(target, async);
 }
 

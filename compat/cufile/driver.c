@@ -109,7 +109,13 @@ void leatcf_operation_ends(void)
 static CUfileError_t close_driver(void)
 {
     CUfileOpError error = CU_FILE_SUCCESS;
+    bool busy;
 
+    pthread_mutex_lock(&lock);
+    busy = opens == 1 && operations;
+    pthread_mutex_unlock(&lock);
+    if (busy)
+        leatcf_asyncs_give_up();
     pthread_mutex_lock(&lock);
     if (!opens) {
         error = CU_FILE_DRIVER_NOT_INITIALIZED;

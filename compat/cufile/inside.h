@@ -69,6 +69,10 @@ bool leatcf_buffer_find(const void *base, size_t *bytes);
 void leatcf_files_forget(void);
 void leatcf_buffers_forget(void);
 
+/* Ends the operations in stream order (async.c) whose device is lost or was reset. Their host functions may never
+ * be called. The caller holds no lock. */
+void leatcf_asyncs_give_up(void);
+
 /* ---- operations (operation.c) ---- */
 
 /* The largest number of operations of one batch. */

@@ -4,6 +4,8 @@
  */
 #include "cufile_room.h"
 
+#include <dlfcn.h>
+#include <leat/leat.h>
 #include <pthread.h>
 
 #define BYTES (3 * MIB + 11)
@@ -259,6 +261,69 @@ static void waiting_calls_leave_failures(void **state)
     end_memory(PINNED, memory);
 }
 
+/* ---- lost devices ---- */
+
+static atomic_bool device_is_lost;
+static atomic_int calls_kept;
+static void (*kept_function)(void *);
+static void *kept_argument;
+
+/* Stand in for leat's. A lost device calls no host functions, and does not tell its memory. */
+leat_status leat_launch_host(leat_stream *stream, void (*function)(void *), void *argument)
+{
+    leat_status (*real)(leat_stream *, void (*)(void *), void *) = NULL;
+
+    if (atomic_load(&device_is_lost)) {
+        kept_function = function;
+        kept_argument = argument;
+        atomic_fetch_add(&calls_kept, 1);
+        return LEAT_OK;
+    }
+    *(void **)&real = dlsym(RTLD_NEXT, "leat_launch_host");
+    return real ? real(stream, function, argument) : LEAT_ERROR_DRIVER;
+}
+
+leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    leat_status (*real)(leat_device *, uint64_t *, uint64_t *) = NULL;
+
+    if (atomic_load(&device_is_lost))
+        return LEAT_ERROR_DEVICE_LOST;
+    *(void **)&real = dlsym(RTLD_NEXT, "leat_device_memory");
+    return real ? real(device, free_bytes, total_bytes) : LEAT_ERROR_DRIVER;
+}
+
+/* The driver can be closed though the operations of a lost device never end, and nothing happens if they end
+ * later. */
+static void operations_of_lost_devices_do_not_hold_the_driver(void **state)
+{
+    int fd = make_file("lost", 1000, 3, O_RDWR);
+    CUfileHandle_t file = register_fd(fd);
+    unsigned char *memory = make_memory(DEVICE, 1000);
+    struct arguments a = {1000, 0, 0, 0};
+    cudaStream_t stream = make_stream();
+
+    (void)state;
+    while (cuFileUseCount() > 1)
+        CUFILE_OK(cuFileDriverClose());
+    atomic_store(&device_is_lost, true);
+    CUFILE_OK(write_async(file, memory, &a, stream));
+    assert_int_equal(atomic_load(&calls_kept), 1);
+    atomic_store(&device_is_lost, false);
+    CUFILE(CU_FILE_DRIVER_CLOSING, cuFileDriverClose());
+    atomic_store(&device_is_lost, true);
+    CUFILE_OK(cuFileDriverClose());
+    assert_int_equal(cuFileUseCount(), 0);
+    atomic_store(&device_is_lost, false);
+    kept_function(kept_argument);
+    assert_int_equal(a.bytes, 0);
+    OK(cudaStreamDestroy(stream));
+    assert_int_equal(close(fd), 0);
+    end_memory(DEVICE, memory);
+}
+
+/* ---- arguments ---- */
+
 static void wrong_arguments_are_refused(void **state)
 {
     int fd = make_file("wrong", 5000, 1, O_RDONLY);
@@ -366,6 +431,7 @@ int main(void)
         cmocka_unit_test(files_go_before_their_operations),
         cmocka_unit_test(failures_are_told),
         cmocka_unit_test(waiting_calls_leave_failures),
+        cmocka_unit_test(operations_of_lost_devices_do_not_hold_the_driver),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(threads_have_streams),
     };
