@@ -93,12 +93,12 @@ LEAT_NODISCARD LEAT_API leat_status leat_file_open(const char *path, unsigned fl
  * Makes a handle for a regular file that the program has open as fd. fd stays the program's: leat keeps a
  * descriptor of its own, so the program may close fd at once, and leat_file_close() does not close it. Neither
  * changes fd's position. flags: READ, WRITE, or both as far as fd allows, and CACHED or DIRECT; without READ and
- * WRITE (such as 0) the handle can do what fd can do. leat opens the file again, through /proc, without O_DIRECT and
- * O_APPEND: so copies may have any alignment, writes go to their offsets, and later changes of fd's flags (F_SETFL)
- * have no effect on them. If the system refuses that, as after a change of the file's permissions, leat duplicates fd.
- * The handle then has the flags of fd: with O_DIRECT a write of a part of a block (4096 bytes) is an asynchronous
- * failure, and with O_APPEND the call fails if the handle can write. As with any second descriptor, closing it
- * releases the process's record locks (F_SETLK) on the file.
+ * WRITE (such as 0) the handle can do what fd can do. leat opens the file again, through /proc, without O_DIRECT
+ * and O_APPEND: so copies may have any alignment, writes go to their offsets, and later changes of fd's flags
+ * (F_SETFL) have no effect on them. If the system refuses that, as after a change of the file's permissions, leat
+ * duplicates fd. The handle then has the flags of fd: with O_DIRECT a write of a part of a block (4096 bytes) is
+ * an asynchronous failure, and with O_APPEND the call fails if the handle can write. As with any second
+ * descriptor, closing it releases the process's record locks (F_SETLK) on the file.
  * Errors: INVALID (file NULL; other flags, or both CACHED and DIRECT); FILE (fd is not an open descriptor, not of
  * a regular file, or not open for what flags ask; the system's error); HOST_MEMORY; NOT_PERMITTED (inside a host
  * function).
