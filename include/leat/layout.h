@@ -324,7 +324,7 @@ typedef struct leat_layout_copy {
  *
  * Errors: as leat_copy_layout(), or leat_copy_convert() for copies that convert, with the number of the copy in
  * the message; INVALID (copies NULL); HOST_MEMORY. After an error nothing was copied, except after DEVICE_LOST,
- * DRIVER and HOST_MEMORY: then all destinations are undefined.
+ * DRIVER, HOST_MEMORY, and POINTER for partly unmapped pageable memory: then all destinations are undefined.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_layouts(leat_stream *stream, const leat_layout_copy *copies,
                                                       size_t count);

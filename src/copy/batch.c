@@ -189,7 +189,7 @@ static leat_status plan(struct batch *batch, leat_stream *stream, const leat_cop
     return check_unread(batch);
 }
 
-/* ---- guard mode ---- */
+/* ---- read-only memory, and guard mode ---- */
 
 static leat_status may_use_end(struct batch *batch, const char *name, uint32_t allocation, uintptr_t ptr,
                                const struct leati_op *op, struct leati_access *use)
@@ -200,8 +200,8 @@ static leat_status may_use_end(struct batch *batch, const char *name, uint32_t a
     return status == LEAT_OK ? status : leati_fail_in(status, "op %u", op->number);
 }
 
-/* Asks guard mode whether all ranges may be used. Fills *use for was_used(), with the timeline's sequence number.
- * use->hooks is NULL if guard mode is off. */
+/* Checks that no destination is read-only, and asks guard mode whether all ranges may be used. Fills *use for
+ * was_used(), with the timeline's sequence number. use->hooks is NULL if guard mode is off. */
 static leat_status may_use(struct batch *batch, struct leati_access *use)
 {
     struct leati_access one;
@@ -209,7 +209,7 @@ static leat_status may_use(struct batch *batch, struct leati_access *use)
     /* Acquire: makes visible what the pool wrote before it set the hooks. */
     use->hooks = atomic_load_explicit(&leati_guard_hooks, memory_order_acquire);
     use->seq = 0;
-    if (!use->hooks)
+    if (!use->hooks && !batch->ops.read_only)
         return LEAT_OK;
     use->seq = leati_timeline_now(batch->stream->timeline);
     for (size_t i = 0; i < batch->ops.count; i++) {

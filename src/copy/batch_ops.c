@@ -75,6 +75,7 @@ static leat_status add_allocation(struct leati_ops *ops, const struct leati_endp
     memset(&ops->allocations[*allocation], 0, sizeof ops->allocations[*allocation]);
     ops->allocations[*allocation].endpoint = *endpoint;
     ops->allocations[*allocation].side = side_of(ops->stream, endpoint);
+    ops->read_only |= endpoint->read_only;
     return LEAT_OK;
 }
 

@@ -52,6 +52,7 @@ struct leati_ops {
     struct leati_plan look; /* the inputs of all plans: stager, one_pass, idle and early are set */
     bool unread;            /* pageable sources were not checked, because packing detects unmapped pages */
     bool asking;            /* leat asks the drivers about every address that it does not know */
+    bool read_only;         /* some memory was made read-only */
 
     uintptr_t low[2], high[2];                 /* bounds of all destinations [0] and all sources [1] */
     uint32_t recent[LEATI_ALLOCATIONS_RECENT]; /* cache of allocation indices, by a hash of the address */

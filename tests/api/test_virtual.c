@@ -62,7 +62,8 @@ static void write_pattern(leat_stream *stream, void *dst, size_t bytes, uint64_t
     unsigned char *in = test_buffer(bytes);
 
     test_pattern(in, bytes, seed);
-    OK(leat_copy_sync(stream, dst, in, bytes));
+    OK(leat_copy(stream, dst, in, bytes));
+    OK(leat_stream_synchronize(stream)); /* before the memory's access is changed */
     free(in);
 }
 
@@ -251,6 +252,42 @@ static void rights_end_where_they_end(void **state)
         OK(leat_fill(t->stream, p.base, 2, p.unit));
         OK(leat_stream_synchronize(t->stream));
     }
+    end_place(&p, UNITS);
+}
+
+/* A batch writes nothing if one of its destinations is read-only, whether leat copies that range together with others
+ * or alone. */
+static void batches_do_not_write_what_is_read_only(void **state)
+{
+    enum { SMALL = 64, MANY = 20 };
+    struct test_state *t = *state;
+    struct place p = make_place(t->device);
+    char *src = test_alloc(t->device, LEAT_KIND_DEVICE, p.unit);
+    char *dst = test_alloc(t->device, LEAT_KIND_DEVICE, MANY * SMALL);
+    char *host = test_buffer(MANY * SMALL);
+    leat_copy_op ops[MANY + 1];
+
+    map_all(&p, t->device);
+    OK(leat_fill(t->stream, src, 1, p.unit));
+    OK(leat_fill(t->stream, dst, 2, MANY * SMALL));
+    OK(leat_stream_synchronize(t->stream));
+    if (leat_virtual_set_access(t->device, p.base, p.unit, LEAT_ACCESS_READ) != LEAT_OK)
+        SKIP_OTHER("this driver cannot map memory for reading only");
+    for (unsigned round = 0; round < 4; round++) {
+        bool all = round < 2; /* of the destinations are read-only; otherwise only that of the last op */
+
+        for (unsigned i = 0; i < MANY; i++)
+            ops[i] = (leat_copy_op){(all ? p.base : dst) + (size_t)i * SMALL, (round ? src : host) + (size_t)(MANY - 1 - i) * SMALL,
+                                    SMALL};
+        ops[MANY] = (leat_copy_op){p.base + (all ? MANY * SMALL : 0), src, round == 3 ? p.unit : SMALL};
+        REFUSED(leat_copy_batch(t->stream, ops, MANY + 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
+        OK(leat_stream_synchronize(t->stream));
+    }
+    OK(leat_copy_sync(t->stream, host, dst, MANY * SMALL));
+    EXPECT_BYTES(host, MANY * SMALL, 2);
+    OK(leat_memory_free(src));
+    OK(leat_memory_free(dst));
+    free(host);
     end_place(&p, UNITS);
 }
 
@@ -473,6 +510,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(mapped_memory_is_device_memory),   STATE_TEST(contents_move_with_the_memory),
     STATE_TEST(what_is_not_mapped_is_refused),    STATE_TEST(access_is_kept_and_asked),
     STATE_TEST(a_mapping_keeps_its_memory),       STATE_TEST(rights_end_where_they_end),
+    STATE_TEST(batches_do_not_write_what_is_read_only),
     STATE_TEST(two_devices_share_a_reservation),  STATE_TEST(a_device_that_closes_leaves_nothing),
     STATE_TEST(memory_goes_through_a_descriptor), STATE_TEST(alignment_is_kept),
     STATE_TEST(wrong_arguments_are_refused),      STATE_TEST(a_device_closes_with_everything_mapped),
