@@ -208,6 +208,22 @@ static bool rows_apart(const struct leatm_region *region, unsigned outer, int64_
     return true;
 }
 
+static void make_layouts(const struct leatm_region *region, leat_layout *from, leat_layout *to);
+
+/* Returns INVALID if the layout has elements that overlap. leat_copy_layout() would refuse it too, but after other
+ * items were started. */
+static leat_status check_elements_are_apart(const leat_model_item *item, const struct leatm_region *region)
+{
+    leat_layout from, to;
+    leat_layout_plan *plan;
+    leat_device *device;
+
+    make_layouts(region, &from, &to);
+    TRY(leat_stream_device(item->stream, &device));
+    TRY(leat_layout_plan_create(device, &to, 1, &from, 1, &plan));
+    return leat_layout_plan_destroy(plan);
+}
+
 leat_status leatm_region_make(const leat_model *model, const leat_model_item *item, struct leatm_region *region)
 {
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
@@ -229,7 +245,7 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
     simplify(region);
     outer = row_of(region, &row);
     region->staged = outer && (row < ROW_MIN || !rows_apart(region, outer, row));
-    return LEAT_OK;
+    return rows_apart(region, outer, row) ? LEAT_OK : check_elements_are_apart(item, region);
 }
 
 /* ---- direct reads ---- */

@@ -825,6 +825,16 @@ static void wrong_items_are_refused(void **state)
     layout.stride_bytes[0] = 4;
     item.layout = &layout;
     BAD(LEAT_ERROR_INVALID, "item 0");
+    /* A wrong item is found before another one is started. */
+    memset(out, 7, sizeof out);
+    items[0] = items[1] = item;
+    items[0].dst_bytes = 24;
+    items[1].dst = out + 24;
+    items[1].dst_bytes = sizeof out - 24;
+    items[1].layout = &layout;
+    REFUSED(leat_model_load_start(model, items, 2, NULL, &load), LEAT_ERROR_INVALID, "item 1");
+    OK(leat_stream_synchronize(t->stream));
+    EXPECT_BYTES(out, sizeof out, 7);
     items[0] = item;
     items[1] = item;
     items[1].dst = out + 23;
