@@ -90,7 +90,8 @@ typedef struct leat_storage_ops {
     /* The copy ends before all bytes were moved: it was cancelled, its deadline passed, its device is closed, or
      * move() failed. Called once, before release(), which may come much later: with a later copy of the device, or
      * when the device is closed. leat calls move() and ready() no more. For a write this may be after the stream has
-     * reached the copy. NULL: object does not need it. */
+     * reached the copy. Also called if the call that starts the copy fails with DRIVER or DEVICE_LOST half-way; then
+     * release() is not called. NULL: object does not need it. */
     void (*stop)(void *object);
 
     /* Copies of at most so many bytes are small, see above. Such a storage needs ready(). 0: only leat's own

@@ -91,14 +91,14 @@ static bool ready(const void *object)
 static void describe(const void *object, uint64_t offset, bool write, int error, char *text, size_t text_bytes)
 {
     const struct program_storage *storage = object;
+    leat_status status = error == EFAULT ? LEAT_ERROR_POINTER : (leat_status)error;
 
     (void)write;
     text[0] = '\0';
     if (storage->ops.describe)
-        storage->ops.describe(storage->object, offset, (leat_status)error, text, text_bytes);
+        storage->ops.describe(storage->object, offset, status, text, text_bytes);
     if (!text[0])
-        snprintf(text, text_bytes, "%s at offset %llu", leat_status_text((leat_status)error),
-                 (unsigned long long)offset);
+        snprintf(text, text_bytes, "%s at offset %llu", leat_status_text(status), (unsigned long long)offset);
 }
 
 static const struct leati_storage_ops storage_ops = {

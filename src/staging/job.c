@@ -472,7 +472,7 @@ void leati_job_message(const struct leati_job *job, char *text, size_t bytes)
         snprintf(text, bytes, "%s", "");
         break;
     case LEAT_ERROR_POINTER:
-        if (job->storage.scattered)
+        if (job->storage.scattered || job->storage.in_order)
             describe_storage(job, at, text, bytes);
         else if (job->copy_list)
             snprintf(

@@ -712,9 +712,9 @@ static void failures_are_told(void **state)
 {
     struct test_state *t = *state;
     unsigned char *source = test_buffer(MOST), *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MOST);
-    const leat_status failures[] = {LEAT_ERROR_LINK, LEAT_ERROR_NOT_FOUND, LEAT_ERROR_FILE};
+    const leat_status failures[] = {LEAT_ERROR_LINK, LEAT_ERROR_NOT_FOUND, LEAT_ERROR_FILE, LEAT_ERROR_POINTER};
 
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 8; i++) {
         struct tap tap = {
             .bytes = source, .write = i % 2, .let = MOST, .fails_at = 3 * MIB + i, .failure = failures[i / 2]};
         leat_ticket *ticket =
