@@ -259,6 +259,8 @@ def claims():
         ("safetensors", "33 dimensions", safetensors_of("{%s}" % one.replace("[4]", "[4%s]" % (",1" * 32)))),
         ("safetensors", "a line feed at the end", safetensors_of("{%s}\n" % one)),
         ("safetensors", "a key of metadata twice", safetensors_of('{"__metadata__":{"k":"","k":""},%s}' % one)),
+        ("safetensors", "metadata that is null", safetensors_of('{"__metadata__":null,%s}' % one)),
+        ("safetensors", "a tensor as an array", safetensors_of('{"a":["U8",[4],[0,4]]}')),
         ("gguf", "bytes behind the data", gguf_of(data=bytes(100))),
         ("gguf", "padding that is not zero", gguf_of()[:60] + b"x" + gguf_of()[61:]),
         ("gguf", "a hole", gguf_of(tensors=[text(b"x") + struct.pack("<IQIQ", 1, 4, 24, 64)], data=bytes(96))),

@@ -120,7 +120,7 @@ LEAT_NODISCARD LEAT_API leat_status leat_layout_reshape(leat_layout *layout, uin
  * memory cannot fail the call. Instead its elements are not copied (on the way from a GPU to pageable memory or to
  * another GPU they become zeros), and the copy increments *wrong for each such index, in stream order, if wrong is
  * not NULL. wrong points to 8 bytes, aligned to 8, of memory that the device can access: device, pinned or managed
- * memory.
+ * memory. The destination must contain neither such a list nor *wrong; leat does not check this.
  * Errors: INVALID (dim, index NULL with a count, count negative, index_bytes not 4 or 8, a layout that already has
  * a list, a list that is not aligned to index_bytes, wrong not aligned to 8).
  */
