@@ -69,6 +69,7 @@ test_defines = -DTEST_KERNELS_SO='"$(abspath $(test_kernels))"' \
                -DTEST_KERNELS_PTX='"$(abspath tests/support/kernels_user.ptx)"' \
                -DTEST_SNAPSHOT='"$(abspath tests/traces/pytorch_snapshot.pickle)"' \
                -DTEST_KERNELS_PLAIN='"$(abspath $(test_kernels_plain))"' \
+               -DTEST_KERNELS_STAY='"$(abspath $(test_kernels_stay))"' \
                -DTEST_NSYS='"$(abspath tests/traces/nsys_small.sqlite)"' \
                -DTEST_VERSION='"$(VERSION)"'
 test_objects := $(test_bin)/harness.o $(test_bin)/layouts.o
@@ -234,6 +235,13 @@ $(test_kernels_plain): tests/support/kernels_user.c include/leat/device_code.h $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -fsanitize%,$(PUBLIC_CFLAGS)) -fPIC -shared $< -o $@
 
+# A kernel that dlclose() does not unload.
+test_kernels_stay := $(test_bin)/kernels_stay.so
+$(test_kernels_stay): tests/support/kernels_stay.c include/leat/device_code.h $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PUBLIC_CFLAGS) -fPIC -shared -Wl,-z,nodelete $< -o $@
+
 # Libraries that stand for libcuda.so.1 and libamdhip64.so. Their sources include the drivers' lists of functions.
 fake_headers := $(wildcard tests/fake/*.h src/driver/cuda/*.h src/driver/hip/*.h)
 test_fakes := $(patsubst tests/fake/%.c,$(test_bin)/fake/%.so,$(sort $(wildcard tests/fake/*.c)))
@@ -255,8 +263,8 @@ $(test_jitter) $(test_keys) $(test_bad_disk): $(test_bin)/%.so: tests/support/%.
 	$(Q)$(CC) $(filter-out -fsanitize% -fvisibility=hidden,$(ALL_CFLAGS)) -shared $< -o $@ -ldl
 $(test_bad_disk): tests/support/bad_disk.h
 
-tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_fakes) $(test_jitter) $(test_keys) \
-       $(test_bad_disk) $(cli_programs) $(test_bin)/large_trace $(trace_programs) $(run_tests)
+tests: $(test_programs) $(test_kernels) $(test_kernels_plain) $(test_kernels_stay) $(test_fakes) $(test_jitter) \
+       $(test_keys) $(test_bad_disk) $(cli_programs) $(test_bin)/large_trace $(trace_programs) $(run_tests)
 
 # Tests of the command, run as a user calls it, on the device under test.
 test_cli := $(addprefix tests/cli/,tutorial.sh cli_replay.sh cli_record.sh cli_bench.sh cli_layout.sh cli_load.sh \

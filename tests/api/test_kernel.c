@@ -429,6 +429,25 @@ static void a_module_from_memory(void **state)
     OK(leat_module_unload(twice));
 }
 
+/* The first module's library stays loaded after the unload. The second module gets the same file descriptor
+ * number, but must have its own kernels. */
+static void a_library_that_stays_is_not_the_next_module(void **state)
+{
+    struct test_state *t = *state;
+    leat_module *module;
+    leat_kernel *kernel;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("only the CPU device loads shared objects");
+    OK(leat_module_load_file(t->device, TEST_KERNELS_STAY, &module));
+    OK(leat_kernel_get(module, "user_stay", &kernel));
+    OK(leat_module_unload(module));
+    OK(leat_module_load_file(t->device, user_module_path(), &module));
+    REFUSED(leat_kernel_get(module, "user_stay", &kernel), LEAT_ERROR_NOT_FOUND, "user_stay");
+    use_user_module(t, module);
+    OK(leat_module_unload(module));
+}
+
 static void text_with_its_final_nul(void **state)
 {
     struct test_state *t = *state;
@@ -705,7 +724,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(kernels_reach_pinned_memory),   STATE_TEST(a_module_from_a_file),
     STATE_TEST(a_module_from_memory),          STATE_TEST(text_with_its_final_nul),
     STATE_TEST(arguments_of_all_sizes),        STATE_TEST(grids_of_two_dimensions),
-    STATE_TEST(every_element_is_visited_once),
+    STATE_TEST(every_element_is_visited_once), STATE_TEST(a_library_that_stays_is_not_the_next_module),
 };
 
 TEST_MAIN(tests)

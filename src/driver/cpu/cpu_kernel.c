@@ -28,7 +28,7 @@ struct cpu_module {
     leat_embedded_kernel *own; /* kernels that are compiled into the program; NULL for others */
     size_t own_count;
     enum leati_builtin which; /* which built-in module, if library and own are NULL */
-    int fd; /* the image; stays open, because the loader identifies the library by a path with this number */
+    int fd; /* the image; stays open, so that a sanitizer or a profiler in this process can read it by its path */
     struct cpu_kernel *kernels;
 };
 
@@ -63,12 +63,28 @@ static leat_status image_file(const char *image, size_t bytes, int *fd)
     return LEAT_OK;
 }
 
+/* Writes a path of the image that no earlier module had. If the loader knows a path, dlopen() returns the library
+ * that it loaded from there. A library that dlclose() could not unload (-z nodelete, or a unique symbol of C++)
+ * keeps its path, but the number of its descriptor is used again. So spell a count into the path: "./" is a binary
+ * 1 and "/" is a 0. */
+static void image_path(char *path, size_t path_bytes, int fd)
+{
+    static atomic_uint_least64_t loads;
+    /* Relaxed: only the number has to be unique. */
+    uint64_t count = atomic_fetch_add_explicit(&loads, 1, memory_order_relaxed);
+    char spelled[2 * 64 + 1] = "";
+
+    for (char *at = spelled; count; count /= 2)
+        at = stpcpy(at, count % 2 ? "./" : "/");
+    snprintf(path, path_bytes, "/proc/self/fd/%s%d", spelled, fd);
+}
+
 leat_status cpu_module_load(struct leati_driver *driver, void *device, const void *image, size_t bytes, void **out)
 {
     struct cpu_module *module = NULL;
     struct leati_addresses_hint hint;
     leat_status status;
-    char path[64];
+    char path[160];
 
     (void)driver, (void)device;
     if (bytes < 4 || memcmp(image, "\177ELF", 4))
@@ -82,7 +98,7 @@ leat_status cpu_module_load(struct leati_driver *driver, void *device, const voi
         free(module);
         return status;
     }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", module->fd);
+    image_path(path, sizeof path, module->fd);
     module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module->library) {
         status = leati_fail(LEAT_ERROR_IMAGE, "dlopen: %s%s", dlerror(), leati_addresses_hint(&hint));
