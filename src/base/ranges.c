@@ -87,34 +87,47 @@ bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base)
     return true;
 }
 
-/* Returns the lowest address at or above from at which bytes bytes are free and end at or below high; 0 if there
- * is none. */
-static uintptr_t room_above(const struct leati_ranges *ranges, uintptr_t from, uintptr_t high, size_t bytes)
+static uintptr_t round_up(uintptr_t address, size_t step)
 {
-    size_t next = starts_up_to(ranges, from);
+    return (address + step - 1) & ~(uintptr_t)(step - 1);
+}
 
-    if (next && from - ranges->entries[next - 1].base < ranges->entries[next - 1].bytes)
-        from = ranges->entries[next - 1].base + ranges->entries[next - 1].bytes;
-    for (; from < high && high - from >= bytes; next++) {
-        if (next == ranges->count || ranges->entries[next].base - from >= bytes)
+/* Returns the lowest place at or above from that leati_ranges_room() accepts; 0 if there is none. */
+static uintptr_t room_above(const struct leati_ranges *ranges, uintptr_t from, uintptr_t high, size_t bytes,
+                            size_t step, size_t gap)
+{
+    size_t behind = starts_up_to(ranges, from);
+
+    for (size_t next = behind ? behind - 1 : 0;; next++) {
+        uintptr_t end;
+
+        if (high - from < gap || high - from - gap < bytes)
+            return 0;
+        if (next == ranges->count ||
+            (ranges->entries[next].base >= from && ranges->entries[next].base - from >= bytes + gap))
             return from;
-        from = ranges->entries[next].base + ranges->entries[next].bytes;
+        end = ranges->entries[next].base + ranges->entries[next].bytes;
+        if (end > high || high - end < gap)
+            return 0;
+        if (end + gap > from)
+            from = round_up(end + gap, step); /* at most high, which is a multiple of step: no overflow */
     }
-    return 0;
 }
 
 uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, uintptr_t high, uintptr_t *cursor,
-                            size_t bytes)
+                            size_t bytes, size_t step, size_t gap)
 {
-    uintptr_t found = room_above(ranges, *cursor, high, bytes);
+    uintptr_t found;
 
-    leati_assert(bytes && low <= *cursor && *cursor <= high);
+    leati_assert(bytes && low <= *cursor && *cursor <= high && LEATI_IS_POWER_OF_TWO(step));
+    leati_assert(low % step == 0 && high % step == 0 && *cursor % step == 0);
+    found = room_above(ranges, *cursor, high, bytes, step, gap);
     if (!found)
-        found = room_above(ranges, low, high, bytes);
-    leati_assert(!found || (found >= low && found <= high && high - found >= bytes));
-    leati_assert(!found || !leati_ranges_overlap(ranges, found, bytes));
+        found = room_above(ranges, low, high, bytes, step, gap);
+    leati_assert(!found || (found >= low && found % step == 0 && high - found >= bytes + gap));
+    leati_assert(!found || !leati_ranges_overlap(ranges, found, bytes + gap));
     if (found)
-        *cursor = found + bytes;
+        *cursor = round_up(found + bytes + gap, step);
     return found;
 }
 

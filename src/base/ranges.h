@@ -39,12 +39,14 @@ bool leati_ranges_insert(struct leati_ranges *ranges, uintptr_t base, size_t byt
 bool leati_ranges_remove(struct leati_ranges *ranges, uintptr_t base);
 
 /*
- * Finds free room for bytes bytes in [low, high). Searches from *cursor to high first, then from low. low, high,
- * *cursor and bytes are multiples of the caller's granularity, and so is the result. Sets *cursor to the end of
- * the room, so that freed addresses are reused as late as possible. Returns 0 if there is no room.
+ * Finds free room for bytes bytes in [low, high) at a multiple of step, a power of two. Keeps gap bytes free
+ * between the room and the ranges before and behind it, and between the room and high. Searches from *cursor to
+ * high first, then from low. low, high and *cursor are multiples of step. Sets *cursor to the first multiple of
+ * step behind the room and its gap, so that freed addresses are reused as late as possible. Returns 0 if there is
+ * no room.
  */
 uintptr_t leati_ranges_room(const struct leati_ranges *ranges, uintptr_t low, uintptr_t high, uintptr_t *cursor,
-                            size_t bytes);
+                            size_t bytes, size_t step, size_t gap);
 
 /* Removes all ranges and frees the array. */
 void leati_ranges_clear(struct leati_ranges *ranges);

@@ -380,41 +380,51 @@ static void ranges_agree_with_a_plain_array(void **state)
     assert_int_equal(ranges.count, 0);
 }
 
-static void room_is_found_when_there_is_some(void **state)
+enum { UNIT = 1 << 12, LOW = 16 * UNIT, UNITS = 64, HIGH = LOW + UNIT * UNITS };
+
+/* Returns true if there are wanted free units at a multiple of step, with gap free units on both sides. */
+static bool has_room(const bool *used, size_t wanted, size_t step, size_t gap)
 {
-    enum { LOW = 1 << 12, UNIT = 1 << 12, UNITS = 64, HIGH = LOW + UNIT * UNITS };
+    for (size_t first = 0; first + wanted + gap <= UNITS; first += step) {
+        size_t i = first < gap ? 0 : first - gap;
+
+        while (i < first + wanted + gap && !used[i])
+            i++;
+        if (i == first + wanted + gap)
+            return true;
+    }
+    return false;
+}
+
+/* step and gap are numbers of units. leati_ranges_room() starts at the cursor and wraps around many times. */
+static void check_room(size_t step, size_t gap)
+{
     struct leati_ranges ranges = {0};
     bool used[UNITS] = {false};
     size_t units[UNITS] = {0};
     uintptr_t cursor = LOW;
 
-    (void)state;
-    for (uint64_t step = 0; step < 20000; step++) {
-        size_t wanted = 1 + leat_pattern_value(step, 7) % 9, longest = 0, run = 0;
-        uintptr_t found = leati_ranges_room(&ranges, LOW, HIGH, &cursor, wanted * UNIT);
+    for (uint64_t round = 0; round < 20000; round++) {
+        size_t wanted = 1 + leat_pattern_value(round, 7) % 9;
+        bool has = has_room(used, wanted, step, gap);
+        uintptr_t found = leati_ranges_room(&ranges, LOW, HIGH, &cursor, wanted * UNIT, step * UNIT, gap * UNIT);
 
-        for (size_t i = 0; i < UNITS; i++) {
-            run = used[i] ? 0 : run + 1;
-            longest = run > longest ? run : longest;
-        }
+        /* The search must find every room, even if the cursor is inside it. */
+        assert_int_equal(found != 0, has);
         if (found) {
-            size_t first = (found - LOW) / UNIT;
+            size_t first = (found - LOW) / UNIT, behind = first + wanted + gap;
 
-            assert_true(found >= LOW && found + wanted * UNIT <= HIGH && found % UNIT == 0);
-            assert_int_equal(cursor, found + wanted * UNIT);
-            for (size_t i = first; i < first + wanted; i++) {
+            assert_true(found >= LOW && found % (step * UNIT) == 0 && behind <= UNITS);
+            assert_int_equal(cursor, LOW + (behind + step - 1) / step * step * UNIT);
+            for (size_t i = first < gap ? 0 : first - gap; i < behind; i++)
                 assert_false(used[i]);
-                used[i] = true;
-            }
+            memset(used + first, true, wanted);
             units[first] = wanted;
             assert_true(leati_ranges_insert(&ranges, found, wanted * UNIT, NULL));
         } else {
             size_t start;
 
-            /* leati_ranges_room() starts at the cursor and wraps around, so it must find every free run that is
-             * long enough, even if the cursor is inside this run. */
-            assert_true(longest < wanted);
-            for (start = leat_pattern_value(step, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
+            for (start = leat_pattern_value(round, 9) % UNITS; !units[start]; start = (start + 1) % UNITS)
                 continue;
             assert_true(leati_ranges_remove(&ranges, LOW + start * UNIT));
             memset(used + start, 0, units[start]);
@@ -422,6 +432,16 @@ static void room_is_found_when_there_is_some(void **state)
         }
     }
     leati_ranges_clear(&ranges);
+}
+
+static void room_is_found_when_there_is_some(void **state)
+{
+    (void)state;
+    check_room(1, 0);
+    check_room(1, 1);
+    check_room(4, 0);
+    check_room(4, 1);
+    check_room(2, 3);
 }
 
 static void ranges_reach_the_end_of_addresses(void **state)

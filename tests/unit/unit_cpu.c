@@ -237,6 +237,45 @@ static void the_page_behind_a_block_is_out_of_reach(void **state)
     }
 }
 
+/* Sets the cursors so that the next search of the space starts inside this block, as after a wrap-around. */
+static void search_from(struct cpu_space *space, const void *block)
+{
+    leati_lock(&space->lock);
+    space->small_cursor = (uintptr_t)block < space->middle ? (uintptr_t)block : space->small_cursor;
+    space->large_cursor = (uintptr_t)block < space->middle ? space->large_cursor : (uintptr_t)block;
+    leati_unlock(&space->lock);
+}
+
+/* Neither an allocation nor a reservation may begin where another block ends: it would take the place of the guard
+ * page, and large ones must start on a huge page. */
+static void a_search_that_wrapped_around_keeps_the_guard_page(void **state)
+{
+    static const size_t sizes[] = {4096, 3 * 4096, 2 * MIB, 2 * MIB + 4096};
+    struct test_state *t = *state;
+    struct cpu_device *cpu = cpu_of(t->device);
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *first, *second;
+
+        OK(leat_alloc_driver(t->stream, sizes[i], (void **)(void *)&first));
+        search_from(&cpu->space, first);
+        OK(leat_alloc_driver(t->stream, sizes[i], (void **)(void *)&second));
+        assert_true(second > first);
+        assert_false(is_readable(first + sizes[i]));
+        if (sizes[i] >= 2 * MIB)
+            assert_int_equal((uintptr_t)second % (2 * MIB), 0);
+        OK(leat_free(t->stream, second));
+        OK(leat_stream_synchronize(t->stream));
+        search_from(&cpu->space, first);
+        OK(leat_virtual_reserve(t->device, 4 * MIB, 0, (void **)(void *)&second));
+        assert_int_equal((uintptr_t)second % (2 * MIB), 0);
+        assert_true(second < first || second > first + sizes[i]);
+        OK(leat_virtual_unreserve(second));
+        OK(leat_free(t->stream, first));
+        OK(leat_stream_synchronize(t->stream));
+    }
+}
+
 /* ---- pages ---- */
 
 /* Returns how many bytes the pages of the file behind the device's virtual memory take. */
@@ -277,9 +316,13 @@ static void a_trim_gives_pages_back_to_the_system(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    STATE_TEST(work_waits_for_a_caller_in_the_streams_place), STATE_TEST(a_stream_that_is_waited_for_stays),
-    STATE_TEST(memory_that_was_refused_counts_for_nothing),   STATE_TEST(memory_on_its_way_back_is_gone),
-    STATE_TEST(the_page_behind_a_block_is_out_of_reach),      STATE_TEST(a_trim_gives_pages_back_to_the_system),
+    STATE_TEST(work_waits_for_a_caller_in_the_streams_place),
+    STATE_TEST(a_stream_that_is_waited_for_stays),
+    STATE_TEST(memory_that_was_refused_counts_for_nothing),
+    STATE_TEST(memory_on_its_way_back_is_gone),
+    STATE_TEST(the_page_behind_a_block_is_out_of_reach),
+    STATE_TEST(a_trim_gives_pages_back_to_the_system),
+    STATE_TEST(a_search_that_wrapped_around_keeps_the_guard_page),
 };
 
 int main(void)

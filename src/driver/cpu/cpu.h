@@ -81,8 +81,8 @@ leat_status cpu_space_map(void *ptr, size_t bytes, int protection, int flags, in
  * process is at the system's limit of mappings. */
 leat_status cpu_space_unmap(void *ptr, size_t bytes);
 
-/* Finds room for a block of bytes bytes (whole pages) and enters the block into the space. The page after the
- * block stays inaccessible. */
+/* Finds room for a block of bytes bytes (whole pages) and enters the block into the space. A block of
+ * CPU_HUGE_BYTES or more starts on a huge page. The page after the block stays inaccessible. */
 leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct cpu_block *block, uintptr_t *base);
 
 /* Removes the block that starts at base, makes its addresses inaccessible, and returns its description in *block

@@ -149,9 +149,9 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
     leati_lock(&space->lock);
     if (bytes < space->bytes)
         found = large ? leati_ranges_room(&space->blocks, space->middle, space->base + space->bytes,
-                                          &space->large_cursor, round_up(bytes + CPU_PAGE_BYTES, step))
-                      : leati_ranges_room(&space->blocks, space->base, space->middle, &space->small_cursor,
-                                          bytes + CPU_PAGE_BYTES);
+                                          &space->large_cursor, bytes, step, CPU_PAGE_BYTES)
+                      : leati_ranges_room(&space->blocks, space->base, space->middle, &space->small_cursor, bytes,
+                                          step, CPU_PAGE_BYTES);
     if (!found)
         status =
             leati_fail(LEAT_ERROR_DEVICE_MEMORY, "the CPU device has no %zu bytes of addresses left together%s",

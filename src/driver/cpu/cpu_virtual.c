@@ -124,7 +124,8 @@ static leat_status place_in_shared_file(struct cpu_device *device, struct cpu_ha
         device->virtual_cursor = low;
     }
     leati_assert(device->virtual_fd >= 0);
-    place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes);
+    place = leati_ranges_room(&device->virtual_handles, low, high, &device->virtual_cursor, made->bytes,
+                              CPU_HUGE_BYTES, 0);
     if (!place)
         return leati_fail(LEAT_ERROR_DEVICE_MEMORY, "no room for %zu bytes in the CPU device's memory file",
                           made->bytes);
