@@ -42,6 +42,26 @@ static void a_wrapped_stream_is_the_same_stream(void **state)
     OK(leat_memory_free(pinned));
 }
 
+/* The CPU device keeps the record of a destroyed stream until it has completed its work. */
+static void a_destroyed_stream_cannot_be_wrapped(void **state)
+{
+    struct test_state *t = *state;
+    leat_stream *ended, *wrapped;
+    struct test_gate *gate;
+    void *native;
+
+    if (!test_on_cpu())
+        SKIP_OTHER("only the CPU device can tell that a native stream is destroyed");
+    OK(leat_stream_create(t->device, &ended));
+    OK(leat_stream_native(ended, &native));
+    gate = test_gate_close(ended);
+    OK(leat_stream_destroy(ended));
+    REFUSED(leat_stream_wrap(t->device, native, &wrapped), LEAT_ERROR_INVALID, "no stream");
+    test_gate_open(gate);
+    OK(leat_device_synchronize(t->device));
+    REFUSED(leat_stream_wrap(t->device, native, &wrapped), LEAT_ERROR_INVALID, "no stream");
+}
+
 static void device_synchronize_includes_wrapped_streams(void **state)
 {
     struct test_state *t = *state;
@@ -230,6 +250,7 @@ static void functions_of_the_vendors_library(void **state)
 
 static const struct CMUnitTest tests[] = {
     STATE_TEST(a_wrapped_stream_is_the_same_stream),
+    STATE_TEST(a_destroyed_stream_cannot_be_wrapped),
     STATE_TEST(device_synchronize_includes_wrapped_streams),
     STATE_TEST(the_default_streams_of_cuda),
     STATE_TEST(a_wrapped_event_is_the_same_event),

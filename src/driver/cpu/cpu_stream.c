@@ -220,6 +220,17 @@ static void end(struct cpu_stream *stream)
     discard(stream);
 }
 
+/* Returns true if the stream's owner has not destroyed it. */
+static bool usable(struct cpu_stream *stream)
+{
+    bool yes;
+
+    leati_lock(&stream->lock);
+    yes = !stream->closing;
+    leati_unlock(&stream->lock);
+    return yes;
+}
+
 static bool finished(struct cpu_stream *stream)
 {
     bool yes;
@@ -300,13 +311,16 @@ leat_status cpu_stream_adopt(struct leati_driver *driver, void *opened, void *na
     struct cpu_device *device = opened;
     struct cpu_stream_handle *made;
     struct cpu_stream *stream;
+    bool found;
 
     (void)driver;
     leati_lock(&device->streams_lock);
     for (stream = device->streams; stream && stream != native; stream = stream->next)
         ;
+    /* A destroyed stream stays in the list until its thread has ended. */
+    found = stream && usable(stream);
     leati_unlock(&device->streams_lock);
-    if (!stream)
+    if (!found)
         return leati_fail(LEAT_ERROR_INVALID, "%p is no stream of cpu:%d", native, device->ordinal);
     made = malloc(sizeof *made);
     if (!made)
