@@ -221,7 +221,7 @@ typedef struct leat_managed_move {
  * Returns the latest moves, oldest first; leat keeps the last 4096. *count: in, the room in moves; out, the number
  * of moves written.
  * Errors: HANDLE, INVALID (moves or count NULL), UNSUPPORTED (no record was ever started; another driver),
- * NOT_PERMITTED.
+ * HOST_MEMORY, NOT_PERMITTED.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_managed_history(leat_device *device, leat_managed_move *moves,
                                                          size_t *count);

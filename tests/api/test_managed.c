@@ -600,6 +600,31 @@ static void test_history_and_report(void **state)
     OK(leat_memory_free(m.block));
 }
 
+/* leat_managed_history() writes the moves to managed memory, whose pages are closed during the record. */
+static void test_history_in_managed_memory(void **state)
+{
+    struct test_state *t = *state;
+    leat_managed_move *moves;
+    size_t count = 100;
+    struct pages m;
+    char *block;
+
+    begin_record(t);
+    m = make_pages(t);
+    block = test_alloc(t->device, LEAT_KIND_MANAGED, 4 * PAGE);
+    /* The first two moves are on different pages. */
+    moves = (leat_managed_move *)(void *)(block + 2 * PAGE - sizeof *moves);
+    touch_all(&m, 1);
+    run_kernel(t, &m);
+    OK(leat_managed_history(t->device, moves, &count));
+    assert_in_range(count, 2, 99);
+    assert_int_equal(moves[0].cause, LEAT_MOVE_CAUSE_FIRST_TOUCH);
+    assert_int_equal(moves[count - 1].cause, LEAT_MOVE_CAUSE_FAULT);
+    OK(leat_managed_record(t->device, 0));
+    OK(leat_memory_free(block));
+    OK(leat_memory_free(m.block));
+}
+
 static void test_record_misused(void **state)
 {
     leat_managed_stats counts = {.size = sizeof counts};
@@ -726,6 +751,7 @@ int main(void)
         STATE_TEST(test_copies_and_fills),
         STATE_TEST(test_two_devices),
         STATE_TEST(test_history_and_report),
+        STATE_TEST(test_history_in_managed_memory),
         STATE_TEST(test_record_misused),
         STATE_TEST(test_record_with_another_handler),
         STATE_TEST(test_too_many_pieces),

@@ -790,19 +790,26 @@ leat_status cpu_managed_count(struct leati_driver *driver, void *device, const v
 
 leat_status cpu_managed_history(struct leati_driver *driver, void *device, leat_managed_move *out, size_t *room)
 {
+    size_t most = *room < MOVES ? *room : MOVES, there = 0;
+    leat_managed_move *latest = malloc((most ? most : 1) * sizeof *latest);
     leat_status status;
-    uint64_t there;
 
     (void)driver, (void)device;
+    if (!latest)
+        return leati_fail(LEAT_ERROR_HOST_MEMORY, "no memory for a copy of %zu moves", most);
     leati_lock(&lock);
     status = need_record();
     if (status == LEAT_OK) {
-        there = moves_count < MOVES ? moves_count : MOVES;
-        there = there < *room ? there : *room;
-        for (uint64_t i = 0; i < there; i++)
-            out[i] = moves[(moves_count - there + i) % MOVES];
-        *room = (size_t)there;
+        there = moves_count < most ? (size_t)moves_count : most;
+        for (size_t i = 0; i < there; i++)
+            latest[i] = moves[(moves_count - there + i) % MOVES];
     }
     leati_unlock(&lock);
+    if (status == LEAT_OK) {
+        /* Write to out without the lock: it may be closed managed memory, and the fault handler takes the lock. */
+        memcpy(out, latest, there * sizeof *out);
+        *room = there;
+    }
+    free(latest);
     return status;
 }
