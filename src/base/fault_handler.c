@@ -144,6 +144,12 @@ static void install(int signal_number, void (*handler)(int, siginfo_t *, void *)
     sigaction(signal_number, &action, NULL);
 }
 
+static void install_both(void)
+{
+    install(SIGSEGV, on_fault, &earlier_segv);
+    install(SIGBUS, on_fault, &earlier_bus);
+}
+
 /* leat's second handler, which was installed over on_fault (leati_fault_handler_install_over()), or NULL. */
 static void (*_Atomic other)(int signal_number, siginfo_t *info, void *ucontext);
 
@@ -153,13 +159,8 @@ void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo
     /* Relaxed: a thread that does not see the new value takes our second handler for one of the program, which
      * only makes copies slower. */
     atomic_store_explicit(&other, handler, memory_order_relaxed);
+    pthread_once(&once, install_both);
     install(SIGSEGV, handler, earlier);
-}
-
-static void install_both(void)
-{
-    install(SIGSEGV, on_fault, &earlier_segv);
-    install(SIGBUS, on_fault, &earlier_bus);
 }
 
 /* ---- sections ---- */

@@ -58,8 +58,9 @@ bool leati_fault_handler_sees_bus_errors(void);
  * signal handler. It returns true if it has repaired the fault, so that the access can be retried. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
-/* Installs leat's second SIGSEGV handler (there can be only one), and stores the handler that it replaces in
- * *earlier. The second handler must call the next two functions, and pass all other faults on to *earlier. */
+/* Installs the handlers, then leat's second SIGSEGV handler (there can be only one) over them, and stores the
+ * handler that it replaces in *earlier. The second handler must call the next two functions, and pass all other
+ * faults on to *earlier. It may restore *earlier for good: the first handler then stays in place. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 

@@ -291,6 +291,30 @@ static int case_handler_before(struct scene *s)
     return 0;
 }
 
+/* The first leat work is a kernel. When the program's handler has seen a fault, leat's first handler must still be
+ * installed. */
+static int case_kernel_first(struct scene *s)
+{
+    const uint64_t word = 1;
+    leat_device *device;
+    leat_stream *stream;
+    void *memory;
+
+    install(SIGSEGV, leave, NULL);
+    setenv("LEAT_DRIVERS", "cpu", 1);
+    CHECK(leat_device_open("cpu:0", &device) == LEAT_OK && leat_stream_create(device, &stream) == LEAT_OK);
+    CHECK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 800, &memory) == LEAT_OK);
+    CHECK(leat_fill_pattern(stream, memory, &word, sizeof word, 800) == LEAT_OK);
+    CHECK(leat_stream_synchronize(stream) == LEAT_OK);
+    CHECK(!mprotect(s->src, page_bytes, PROT_NONE));
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    expect_seen(s->src + 17);
+    expect_stop(s->dst, s->src, 100, 0, s->src);
+    CHECK(leat_memory_free(memory) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK);
+    CHECK(leat_device_close(device) == LEAT_OK);
+    return 0;
+}
+
 static int case_plain_handler_before(struct scene *s)
 {
     CHECK(signal(SIGSEGV, leave_plainly) != SIG_ERR);
@@ -527,6 +551,7 @@ static const struct {
     {"threads", case_threads, 0},
     {"mask", case_mask, 0},
     {"handler_before", case_handler_before, 0},
+    {"kernel_first", case_kernel_first, 0},
     {"plain_handler_before", case_plain_handler_before, 0},
     {"handler_after", case_handler_after, 0},
     {"handler_passes_on", case_handler_passes_on, 0},
