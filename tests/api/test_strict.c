@@ -12,15 +12,19 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define BYTES 100000
 #define VIRTUAL_BYTES ((size_t)2 << 20)
+#define LOST_BYTES ((size_t)512 << 10) /* leat_copy() reads so many bytes later, in stream order */
 #define FREED ((size_t)0)
 
 /* ---- in the child, where cmocka is not used ----------------------------------------------------------------- */
@@ -182,6 +186,41 @@ static int case_works(struct child *c)
     return 42;
 }
 
+static void wait_for_flag(void *flag)
+{
+    while (!atomic_load((atomic_int *)flag))
+        sched_yield();
+}
+
+/* The source of a copy becomes inaccessible before the copy runs. Afterwards the stream's thread must still have
+ * access to device memory. */
+static int case_lost_copy(struct child *c)
+{
+    size_t bytes = LOST_BYTES;
+    char *source = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char last;
+    atomic_int gone = 0;
+    void *memory;
+
+    if (source == MAP_FAILED)
+        return 1;
+    memset(source, 1, bytes);
+    must(leat_memory_alloc(c->device, LEAT_KIND_DEVICE, bytes, &memory));
+    must(leat_launch_host(c->stream, wait_for_flag, &gone));
+    must(leat_copy(c->stream, memory, source, bytes));
+    if (mprotect(source, bytes, PROT_NONE))
+        return 2;
+    atomic_store(&gone, 1);
+    if (leat_stream_synchronize(c->stream) == LEAT_OK)
+        return 3;
+    must(leat_fill(c->stream, memory, 9, bytes));
+    must(leat_stream_synchronize(c->stream));
+    must(leat_copy_sync(c->stream, &last, (char *)memory + bytes - 1, 1));
+    must(leat_memory_free(memory));
+    munmap(source, bytes);
+    return last == 9 ? 42 : 4;
+}
+
 static const struct {
     const char *name;
     int (*run)(struct child *c);
@@ -195,6 +234,7 @@ static const struct {
     {"plain", case_plain},
     {"virtual", case_virtual},
     {"works", case_works},
+    {"lost-copy", case_lost_copy},
 };
 
 static int run_case(const char *name)
@@ -343,14 +383,25 @@ static void mapped_memory_dies(void **state)
     expect_death("virtual", VIRTUAL_BYTES);
 }
 
-static void what_goes_through_leat_works(void **state)
+static void expect_success(const char *name)
 {
     struct outcome outcome;
 
-    (void)state;
-    run_child("works", &outcome);
+    run_child(name, &outcome);
     if (!WIFEXITED(outcome.status) || WEXITSTATUS(outcome.status) != 42)
-        fail_msg("wait status 0x%x; it said: %s", (unsigned)outcome.status, outcome.words);
+        fail_msg("'%s': wait status 0x%x; it said: %s", name, (unsigned)outcome.status, outcome.words);
+}
+
+static void what_goes_through_leat_works(void **state)
+{
+    (void)state;
+    expect_success("works");
+}
+
+static void a_stream_works_after_a_lost_copy(void **state)
+{
+    (void)state;
+    expect_success("lost-copy");
 }
 
 static const struct CMUnitTest tests[] = {
@@ -363,6 +414,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(plain_memory_dies),
     cmocka_unit_test(mapped_memory_dies),
     cmocka_unit_test(what_goes_through_leat_works),
+    cmocka_unit_test(a_stream_works_after_a_lost_copy),
 };
 
 int main(int argc, char **argv)

@@ -174,6 +174,7 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
+    bool had_right = has_right;
     struct sigaction action;
     sigset_t mask;
 
@@ -190,10 +191,13 @@ static void on_fault(int number, siginfo_t *info, void *context)
         next = (struct sigaction){.sa_handler = SIG_DFL};
     mask = action.sa_mask;
     pthread_sigmask(SIG_BLOCK, &mask, NULL);
+    /* Handlers run without the right. Only a return from the handler restores it; siglongjmp() does not. */
+    has_right = false;
     if (action.sa_flags & SA_SIGINFO)
         action.sa_sigaction(number, info, context);
     else
         action.sa_handler(number);
+    has_right = had_right;
 }
 
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)

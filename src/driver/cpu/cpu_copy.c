@@ -65,6 +65,10 @@ void cpu_copy_guarded(const struct leati_fault_range ranges[2], void (*move_part
 
     if (leati_fault_handler_run(ranges, move_part, part, &fault))
         return;
+    /* Linux takes the thread's rights to protection keys away when it calls a handler, and the jump out of the
+     * handler does not restore them. */
+    if (cpu_strict_allowed())
+        cpu_strict_allow();
     leati_stream_fence();
     /* Relaxed: *unreachable is read only after all workers have finished. */
     first = atomic_load_explicit(unreachable, memory_order_relaxed);
