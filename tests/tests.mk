@@ -164,7 +164,8 @@ $(activity_tests): test_libs = $(cli_libs)
 $(test_bin)/unit_base: test_wraps = -Wl,--wrap=calloc
 $(test_bin)/unit_blocks $(test_bin)/test_file_map: test_wraps = -Wl,--wrap=mmap
 $(test_bin)/unit_process: test_wraps = -Wl,--wrap=pthread_create
-$(test_bin)/unit_cpu: test_wraps = -Wl,--wrap=pthread_cond_wait -Wl,--wrap=pthread_join -Wl,--wrap=cpu_managed_add
+cpu_wraps := pthread_cond_wait pthread_join cpu_managed_add mmap mprotect
+$(test_bin)/unit_cpu: test_wraps = $(cpu_wraps:%=-Wl,--wrap=%)
 
 # Programs whose system calls about files can be made to fail.
 bad_disk_tests := $(addprefix $(test_bin)/,test_file_bad test_file_direct test_file_faults test_file_map \

@@ -1,7 +1,7 @@
 /*
  * unit_cpu.c - tests internals of the CPU device: which thread runs the work of a stream, when the record of a
- * stream is freed, what counts against the device's memory, the guard page after a block, and the return of pages
- * to the system.
+ * stream is freed, what counts against the device's memory, frees that the system refuses, the guard page after a
+ * block, and the return of pages to the system.
  */
 #include "harness.h"
 
@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -175,6 +176,54 @@ static void memory_that_was_refused_counts_for_nothing(void **state)
     assert_int_equal(atomic_load(&cpu->used_bytes), before);
 }
 
+/* ---- memory that the system does not take back ---- */
+
+/* With --wrap the linker directs calls of mmap() and mprotect() in leat to these functions. They refuse to change
+ * the mapping that starts at stuck. */
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __real_mprotect(void *address, size_t bytes, int protection);
+int __wrap_mprotect(void *address, size_t bytes, int protection);
+
+static void *stuck;
+
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (address && address == stuck) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap(address, bytes, protection, flags, fd, offset);
+}
+
+int __wrap_mprotect(void *address, size_t bytes, int protection)
+{
+    if (address && address == stuck) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return __real_mprotect(address, bytes, protection);
+}
+
+/* After a failed free the caller still owns the managed memory, and all calls still accept it. */
+static void managed_memory_that_stays_is_still_known(void **state)
+{
+    struct test_state *t = *state;
+    struct cpu_device *cpu = cpu_of(t->device);
+    leat_managed_info info;
+    void *ptr = NULL;
+
+    OK(cpu_managed_alloc(cpu->driver, cpu, MIB, &ptr));
+    stuck = ptr;
+    assert_int_equal(cpu_mem_free(cpu->driver, cpu, ptr), LEAT_ERROR_SYSTEM);
+    stuck = NULL;
+    OK(cpu_managed_advise(cpu->driver, cpu, ptr, MIB, LEAT_ADVICE_READ_MOSTLY, NULL));
+    OK(cpu_managed_prefetch(cpu->driver, t->stream->native, ptr, MIB, cpu));
+    OK(leat_stream_synchronize(t->stream));
+    OK(cpu_mem_free(cpu->driver, cpu, ptr));
+    assert_int_equal(cpu_managed_query(cpu->driver, cpu, ptr, MIB, &info), LEAT_ERROR_POINTER);
+}
+
 /* ---- addresses ---- */
 
 /* Memory that was freed in stream order no longer belongs to the program, even before the stream reaches the
@@ -329,6 +378,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(work_waits_for_a_caller_in_the_streams_place),
     STATE_TEST(a_stream_that_is_waited_for_stays),
     STATE_TEST(memory_that_was_refused_counts_for_nothing),
+    STATE_TEST(managed_memory_that_stays_is_still_known),
     STATE_TEST(memory_on_its_way_back_is_gone),
     STATE_TEST(the_page_behind_a_block_is_out_of_reach),
     STATE_TEST(a_trim_gives_pages_back_to_the_system),

@@ -120,9 +120,14 @@ const char *cpu_memory_reason(void);
 
 #define CPU_HOST_SIDE (-1) /* the side of host threads; the others are device numbers */
 
-/* Call these after a managed block (of whole pages) was allocated, and before it is freed. */
+/* Call these after a managed block (of whole pages) was allocated, and before it is freed. The second one ignores
+ * blocks without a record. */
 leat_status cpu_managed_add(void *ptr, size_t bytes);
 void cpu_managed_remove(const void *ptr);
+
+/* Calls cpu_space_unmap() for a managed block, and removes its record, if it has one. If the call fails, the block
+ * keeps its record. */
+leat_status cpu_managed_unmap(void *ptr, size_t bytes);
 
 /* cpu_managed_side() returns the side that the calling thread works for: a device's number or CPU_HOST_SIDE.
  * cpu_managed_take_side() sets it, and returns the earlier side. */

@@ -432,23 +432,39 @@ leat_status cpu_managed_add(void *ptr, size_t bytes)
     return status;
 }
 
+static void remove_record(const void *ptr) LEATI_REQUIRES(lock)
+{
+    const struct leati_range *range = leati_ranges_find(&memories, (uintptr_t)ptr);
+    struct memory *memory = range ? range->value : NULL;
+
+    leati_assert_locked(&lock);
+    if (!memory)
+        return;
+    leati_ranges_remove(&memories, memory->base);
+    if (!memories.count)
+        leati_ranges_clear(&memories);
+    free(memory->pages);
+    free(memory);
+}
+
 void cpu_managed_remove(const void *ptr)
 {
-    const struct leati_range *range;
-    struct memory *memory = NULL;
-
     leati_lock(&lock);
-    range = leati_ranges_find(&memories, (uintptr_t)ptr);
-    if (range) {
-        memory = range->value;
-        leati_ranges_remove(&memories, memory->base);
-        if (!memories.count)
-            leati_ranges_clear(&memories);
-    }
+    remove_record(ptr);
     leati_unlock(&lock);
-    if (memory)
-        free(memory->pages);
-    free(memory);
+}
+
+leat_status cpu_managed_unmap(void *ptr, size_t bytes)
+{
+    leat_status status;
+
+    /* Under the lock, so that the end of a record cannot make the unmapped addresses accessible. */
+    leati_lock(&lock);
+    status = cpu_space_unmap(ptr, bytes);
+    if (status == LEAT_OK)
+        remove_record(ptr);
+    leati_unlock(&lock);
+    return status;
 }
 
 /* ---- prefetch, advice ---- */

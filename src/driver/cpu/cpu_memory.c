@@ -171,17 +171,20 @@ leat_status cpu_space_take(struct cpu_space *space, size_t bytes, const struct c
 leat_status cpu_space_give_back(struct cpu_space *space, uintptr_t base, struct cpu_block *block, size_t *bytes)
 {
     const struct leati_range *range;
+    struct cpu_block *kept = NULL;
     leat_status status;
 
     leati_lock(&space->lock);
     range = leati_ranges_find(&space->blocks, base);
-    if (!range || range->base != base)
+    if (range && range->base == base)
+        kept = range->value;
+    if (!kept)
         status = leati_fail(LEAT_ERROR_POINTER, "no block of the CPU device starts at %p", (void *)base);
+    else if (kept->kind == LEAT_KIND_MANAGED)
+        status = cpu_managed_unmap((void *)base, range->bytes);
     else
         status = cpu_space_unmap((void *)base, range->bytes);
     if (status == LEAT_OK) {
-        struct cpu_block *kept = range->value;
-
         *block = *kept;
         *bytes = range->bytes;
         leati_ranges_remove(&space->blocks, base);
@@ -268,9 +271,6 @@ leat_status cpu_mem_free(struct leati_driver *driver, void *handle, void *ptr)
     size_t bytes;
 
     (void)driver;
-    /* Remove the record before another block can get the addresses. */
-    if (holds(&host_space, ptr))
-        cpu_managed_remove(ptr);
     LEATI_TRY(cpu_space_give_back(holds(&host_space, ptr) ? &host_space : &device->space, (uintptr_t)ptr, &block,
                                   &bytes));
     cpu_uncharge(device, block.charged_bytes);
