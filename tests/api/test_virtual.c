@@ -277,8 +277,8 @@ static void batches_do_not_write_what_is_read_only(void **state)
         bool all = round < 2; /* of the destinations are read-only; otherwise only that of the last op */
 
         for (unsigned i = 0; i < MANY; i++)
-            ops[i] = (leat_copy_op){(all ? p.base : dst) + (size_t)i * SMALL, (round ? src : host) + (size_t)(MANY - 1 - i) * SMALL,
-                                    SMALL};
+            ops[i] = (leat_copy_op){(all ? p.base : dst) + (size_t)i * SMALL,
+                                    (round ? src : host) + (size_t)(MANY - 1 - i) * SMALL, SMALL};
         ops[MANY] = (leat_copy_op){p.base + (all ? MANY * SMALL : 0), src, round == 3 ? p.unit : SMALL};
         REFUSED(leat_copy_batch(t->stream, ops, MANY + 1), LEAT_ERROR_NOT_PERMITTED, "is mapped read-only");
         OK(leat_stream_synchronize(t->stream));
