@@ -59,8 +59,7 @@ bool leati_fault_handler_sees_bus_errors(void);
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
 /* Installs the handlers, then leat's second SIGSEGV handler (there can be only one) over them, and stores the
- * handler that it replaces in *earlier. The second handler must call the next two functions, and pass all other
- * faults on to *earlier. It may restore *earlier for good: the first handler then stays in place. */
+ * handler that it replaces in *earlier. The second handler must call the next three functions. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 
@@ -71,6 +70,10 @@ bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext);
 /* The second handler calls this before it reports a fault. Does not return if the fault is in a range of
  * leati_fault_handler_run() on this thread. */
 void leati_fault_handler_take(const siginfo_t *info, const void *ucontext);
+
+/* The second handler calls this for all other signals, also for those that were sent, such as by kill(): calls the
+ * earlier handler as the system would. */
+void leati_fault_handler_pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info, void *ucontext);
 
 /*
  * Describes an address in driver memory, for a handler's message about a wrong access. Fills *base and *bytes of

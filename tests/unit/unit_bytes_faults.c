@@ -291,27 +291,33 @@ static int case_handler_before(struct scene *s)
     return 0;
 }
 
-/* The first leat work is a kernel. When the program's handler has seen a fault, leat's first handler must still be
- * installed. */
-static int case_kernel_first(struct scene *s)
+/* Runs a kernel on the CPU device, which installs leat's second handler. */
+static void run_kernel(void)
 {
     const uint64_t word = 1;
     leat_device *device;
     leat_stream *stream;
     void *memory;
 
-    install(SIGSEGV, leave, NULL);
     setenv("LEAT_DRIVERS", "cpu", 1);
     CHECK(leat_device_open("cpu:0", &device) == LEAT_OK && leat_stream_create(device, &stream) == LEAT_OK);
     CHECK(leat_memory_alloc(device, LEAT_KIND_DEVICE, 800, &memory) == LEAT_OK);
     CHECK(leat_fill_pattern(stream, memory, &word, sizeof word, 800) == LEAT_OK);
     CHECK(leat_stream_synchronize(stream) == LEAT_OK);
+    CHECK(leat_memory_free(memory) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK);
+    CHECK(leat_device_close(device) == LEAT_OK);
+}
+
+/* The first leat work is a kernel. When the program's handler has seen a fault, leat's first handler must still be
+ * installed. */
+static int case_kernel_first(struct scene *s)
+{
+    install(SIGSEGV, leave, NULL);
+    run_kernel();
     CHECK(!mprotect(s->src, page_bytes, PROT_NONE));
     expect_stop(s->dst, s->src, 100, 0, s->src);
     expect_seen(s->src + 17);
     expect_stop(s->dst, s->src, 100, 0, s->src);
-    CHECK(leat_memory_free(memory) == LEAT_OK && leat_stream_destroy(stream) == LEAT_OK);
-    CHECK(leat_device_close(device) == LEAT_OK);
     return 0;
 }
 
@@ -530,6 +536,16 @@ static int case_dies_by_kill(struct scene *s)
     return 0;
 }
 
+/* The second handler does not swallow a signal that was sent. */
+static int case_dies_by_kill_after_a_kernel(struct scene *s)
+{
+    (void)s;
+    run_kernel();
+    print_last_line();
+    raise(SIGSEGV);
+    return 0;
+}
+
 static int case_dies_by_bus_kill(struct scene *s)
 {
     expect_whole(s->dst, s->src, 100);
@@ -565,6 +581,7 @@ static const struct {
     {"dies_though_ignored", case_dies_though_ignored, SIGSEGV},
     {"dies_by_bus", case_dies_by_bus, SIGBUS},
     {"dies_by_kill", case_dies_by_kill, SIGSEGV},
+    {"dies_by_kill_after_a_kernel", case_dies_by_kill_after_a_kernel, SIGSEGV},
     {"dies_by_bus_kill", case_dies_by_bus_kill, SIGBUS},
 };
 

@@ -130,8 +130,9 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     if (leati_fault_handler_repaired(info, context))
         return;
     leati_fault_handler_take(info, context);
-    known = info->si_addr && describe((uintptr_t)info->si_addr, &owner);
-    if (in_kernel || (known && strict())) {
+    /* A signal that was sent, such as by kill(), has no address. */
+    known = info->si_code > 0 && info->si_addr && describe((uintptr_t)info->si_addr, &owner);
+    if ((in_kernel && info->si_code > 0) || (known && strict())) {
         describe_code(context, code, sizeof code);
         length = snprintf(text, sizeof text, "leat: %s: %s %p from %s, thread %ld: %s%s\n",
                           in_kernel ? "a kernel on the CPU device crashed" : "LEAT_STRICT", access_word(context),
@@ -141,9 +142,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
             ignored = write(STDERR_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
         (void)ignored;
     }
-    /* Restore the earlier handler and return. The processor retries the instruction, and the earlier handler gets
-     * the fault. */
-    sigaction(signal_number, &earlier, NULL);
+    leati_fault_handler_pass_on(&earlier, signal_number, info, context);
 }
 
 /* ---- the protection key ---- */
