@@ -5,7 +5,7 @@
  *     build/bench/file_bounds --devices cuda:0,cuda:1 --gib 4 --rounds 7 --threads 12,24,32
  *
  *     leat       leat_file_read() of the whole file to one device; of one half to each of two devices at once
- *     pieces     the same as calls of at most 64 MiB, one after the other on the device's stream
+ *     pieces     the same as calls of at most 64 MiB (--piece), one after the other on the device's stream
  *     threads    the same by plain means: each thread has two chunks of pinned memory of 4 MiB and a stream, reads
  *                the next 4 MiB of the file with pread() into one chunk while the other one is on its way
  *     host       threads that only pread() the same file into chunks of 4 MiB, without a device
@@ -13,7 +13,9 @@
  *
  * The bound of a read is the lower of host and link; threads shows what can be reached where both share the host's
  * memory and caches. Every byte that reached a device is verified. Rates are medians and lowest values in GB/s,
- * 10^9 bytes a second. The exit status is 1 if bytes were wrong or a call failed.
+ * 10^9 bytes a second. Behind them are the processor seconds of the process for a gigabyte, as means: in the system,
+ * where pread() copies, and in the program, where threads wait awake. The exit status is 1 if bytes were wrong or a call
+ * failed.
  */
 #include <leat/file.h>
 #include <leat/leat.h>
@@ -26,13 +28,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { DEVICES = 2, THREADS_MAX = 64, CHUNKS = 2, ROUNDS_MAX = 50, COUNTS_MAX = 8 };
 #define MIB ((size_t)1 << 20)
 #define CHUNK_BYTES (4 * MIB)
-#define PIECE_BYTES (64 * MIB)
 #define SEED 4711
 
 static struct {
@@ -40,12 +42,13 @@ static struct {
     unsigned devices;
     bool chosen; /* by --devices */
     double gib;
-    unsigned rounds;
+    unsigned piece_mib, rounds;
     unsigned threads[COUNTS_MAX], counts; /* numbers of threads to try */
     const char *folder;
 } options = {.names = {"cuda:0", "cuda:1"},
              .devices = 2,
              .gib = 4,
+             .piece_mib = 64,
              .rounds = 7,
              .threads = {12, 24, 32},
              .counts = 3,
@@ -197,7 +200,7 @@ static void by_leat(unsigned devices, unsigned threads)
 static void by_pieces(unsigned devices, unsigned threads)
 {
     (void)threads;
-    by_reads(devices, PIECE_BYTES);
+    by_reads(devices, options.piece_mib * MIB);
 }
 
 static void by_link(unsigned devices, unsigned threads)
@@ -313,6 +316,7 @@ struct row {
     unsigned devices, threads;
     bool arrives; /* at the devices */
     double rates[ROUNDS_MAX];
+    double system_s, program_s; /* processor time of all rounds */
 };
 
 static double now_s(void)
@@ -321,6 +325,11 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double seconds_of(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
 static int compare(const void *left, const void *right)
@@ -352,10 +361,16 @@ static unsigned make_rows(struct row *rows)
 
 static void measure(struct row *row, unsigned round)
 {
-    double start = now_s();
+    struct rusage before, after;
+    double start;
 
+    getrusage(RUSAGE_SELF, &before);
+    start = now_s();
     row->run(row->devices, row->threads);
     row->rates[round] = 2 * (double)half_bytes / (now_s() - start) / 1e9;
+    getrusage(RUSAGE_SELF, &after);
+    row->system_s += seconds_of(after.ru_stime) - seconds_of(before.ru_stime);
+    row->program_s += seconds_of(after.ru_utime) - seconds_of(before.ru_utime);
     if (row->arrives)
         check(row->devices);
 }
@@ -379,8 +394,9 @@ static void read_options(int argc, char **argv)
 {
     static const struct option known[] = {
         {"devices", required_argument, NULL, 'd'}, {"gib", required_argument, NULL, 'g'},
-        {"rounds", required_argument, NULL, 'r'},  {"threads", required_argument, NULL, 't'},
-        {"folder", required_argument, NULL, 'f'},  {NULL, 0, NULL, 0}};
+        {"piece", required_argument, NULL, 'p'},   {"rounds", required_argument, NULL, 'r'},
+        {"threads", required_argument, NULL, 't'}, {"folder", required_argument, NULL, 'f'},
+        {NULL, 0, NULL, 0}};
     int option;
     char *second;
 
@@ -398,6 +414,9 @@ static void read_options(int argc, char **argv)
         case 'g':
             options.gib = strtod(optarg, NULL);
             break;
+        case 'p':
+            options.piece_mib = (unsigned)strtoul(optarg, NULL, 10);
+            break;
         case 'r':
             options.rounds = (unsigned)strtoul(optarg, NULL, 10);
             break;
@@ -411,11 +430,11 @@ static void read_options(int argc, char **argv)
             exit(2);
         }
     }
-    if (optind == argc && options.gib > 0 && options.rounds >= 1 && options.rounds <= ROUNDS_MAX && options.counts)
+    if (optind == argc && options.gib > 0 && options.piece_mib && options.rounds >= 1 &&
+        options.rounds <= ROUNDS_MAX && options.counts)
         return;
-    fprintf(
-        stderr,
-        "usage: file_bounds [--devices NAME[,NAME]] [--gib N] [--rounds N] [--threads N,...] [--folder NAME]\n");
+    fprintf(stderr, "usage: file_bounds [--devices NAME[,NAME]] [--gib N] [--piece MIB] [--rounds N]\n"
+                    "                   [--threads N,...] [--folder NAME]\n");
     exit(2);
 }
 
@@ -436,17 +455,22 @@ int main(int argc, char **argv)
             most = options.threads[i];
     start_readers(most);
     count = make_rows(rows);
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         measure(&rows[i], 0); /* makes rings and touches memory; not counted */
+        rows[i].system_s = rows[i].program_s = 0;
+    }
     for (unsigned round = 0; round < options.rounds; round++)
         for (unsigned i = 0; i < count; i++)
             measure(&rows[i], round);
-    printf("file of %.2f GB in %s, %u rounds; GB/s: median, lowest\n", 2 * (double)half_bytes / 1e9,
-           options.folder, options.rounds);
+    printf("file of %.2f GB in %s, %u rounds; GB/s: median, lowest; processor s/GB: system, program\n",
+           2 * (double)half_bytes / 1e9, options.folder, options.rounds);
     for (unsigned i = 0; i < count; i++) {
+        double gigabytes = 2 * (double)half_bytes / 1e9 * options.rounds;
+
         qsort(rows[i].rates, options.rounds, sizeof rows[i].rates[0], compare);
-        printf("%-8s devices %u  threads %2u  %6.1f  %6.1f\n", rows[i].name, rows[i].devices, rows[i].threads,
-               rows[i].rates[options.rounds / 2], rows[i].rates[0]);
+        printf("%-8s devices %u  threads %2u  %6.1f  %6.1f  %6.3f  %6.3f\n", rows[i].name, rows[i].devices,
+               rows[i].threads, rows[i].rates[options.rounds / 2], rows[i].rates[0], rows[i].system_s / gigabytes,
+               rows[i].program_s / gigabytes);
     }
     fflush(stdout);
     _exit(0); /* the readers still wait for work */
