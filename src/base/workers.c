@@ -222,6 +222,11 @@ static void leave_task(struct leati_workers *workers, struct leati_task *task, b
 
 /* ---- the threads ---- */
 
+static bool copies_bytes(enum leati_work_class class)
+{
+    return class == LEATI_WORK_COPIES || class == LEATI_WORK_FILES || class == LEATI_WORK_STORAGE;
+}
+
 /* Returns true if a task of the same class that came before this one has a part to do now. */
 static bool has_earlier(struct leati_workers *workers, const struct leati_task *task)
 {
@@ -239,19 +244,20 @@ static bool has_earlier(struct leati_workers *workers, const struct leati_task *
     return has;
 }
 
-/* Works on a task. Leaves it when one that came before it can go on, which its stream may be waiting for: with
- * several long copies on a stream, only the first keeps the link busy. If no part can be done now and there is no
+/* Works on a task. Leaves a copy when one that came before it can go on, because its stream may be waiting for that:
+ * of several long copies on a stream, only the first keeps the link busy. If no part can be done now and there is no
  * other task, waits for a moment. */
 static void serve(struct leati_workers *workers, struct leati_task *task, const struct seen *seen)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
-    uint64_t since = 0, looked = leati_clock_ns();
+    bool behind = !seen->first && copies_bytes(task->type->class);
+    uint64_t since = 0, looked = behind ? leati_clock_ns() : 0;
 
     for (;;) {
         switch (task->type->work(task)) {
         case LEATI_TAKEN:
             since = 0;
-            if (!seen->first && leati_clock_ns() - looked > LOOK_NS) {
+            if (behind && leati_clock_ns() - looked > LOOK_NS) {
                 if (has_earlier(workers, task))
                     return;
                 looked = leati_clock_ns();
@@ -274,11 +280,6 @@ static void serve(struct leati_workers *workers, struct leati_task *task, const 
         else if (leati_clock_ns() - since > LOOK_NS)
             return;
     }
-}
-
-static bool copies_bytes(enum leati_work_class class)
-{
-    return class == LEATI_WORK_COPIES || class == LEATI_WORK_FILES || class == LEATI_WORK_STORAGE;
 }
 
 static bool copies_on_one_thread(const struct leati_workers *workers)

@@ -373,6 +373,27 @@ static void the_first_task_that_can_continue_is_next(void **state)
     leati_workers_put(workers, COPIES);
 }
 
+/* Kernels of the CPU device take turns when a thread looks for work. It does not leave one between two parts. */
+static void a_kernel_is_not_left_between_its_parts(void **state)
+{
+    struct leati_workers *workers = get(DEVICE, 1);
+    struct held first, kernels[2];
+
+    (void)state;
+    add(workers, &first, DEVICE, 1, 1);
+    assert_true(wait_for(&first.inside, 1));
+    for (int i = 0; i < 2; i++)
+        add(workers, &kernels[i], DEVICE, 1, 3);
+    open_and_remove(workers, &first, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_true(wait_for(&kernels[i].inside, 1));
+        usleep(MOMENT_US); /* so that its part takes some time */
+        open_and_remove(workers, &kernels[i], 3);
+        assert_int_equal(atomic_load(&kernels[i].entered), 1);
+    }
+    leati_workers_put(workers, DEVICE);
+}
+
 /* The thread that polls the tasks that wait takes a long one. Then another thread must poll the others, which may
  * be of another class. */
 static void tasks_that_wait_are_polled_by_another(void **state)
@@ -662,6 +683,7 @@ int main(void)
         cmocka_unit_test(shares_leave_threads_to_others),
         cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(the_first_task_that_can_continue_is_next),
+        cmocka_unit_test(a_kernel_is_not_left_between_its_parts),
         cmocka_unit_test(a_removal_waits_for_those_inside),
         cmocka_unit_test(helpers_copy_and_nothing_else),
         cmocka_unit_test(threads_end_with_the_last_user),
