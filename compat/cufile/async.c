@@ -169,9 +169,9 @@ void leatcf_asyncs_give_up(void)
     bool lost[LEATC_DEVICES_MAX];
     struct async *next;
 
-    /* Without the lock, for which a host function may wait that the reset of a device waits for. */
+    /* Ask before taking list_lock: the reset of a device waits for host functions, and finish() takes that lock. */
     for (int i = 0; i < LEATC_DEVICES_MAX; i++)
-        lost[i] = !leatc_device_is_open(i) || leatc_device_memory(i, NULL, NULL) != LEATC_OK;
+        lost[i] = !leatc_device_is_open(i) || leatcf_device_is_lost(i);
     pthread_mutex_lock(&list_lock);
     for (struct async *async = list; async; async = next) {
         next = async->next;

@@ -59,6 +59,14 @@ static pthread_mutex_t batches_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t batch_unused = PTHREAD_COND_INITIALIZER;
 static struct batch *batches; /* guarded by batches_lock */
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* ---- the list of batches ---- */
 
 /* Returns the batch of a handle, which the caller leaves; NULL: there is none. */
@@ -114,6 +122,7 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned nr)
     if (!batch)
         return leatcf_error(CU_FILE_NOMEM_ERROR);
     batch->most = nr;
+    batch->asked_ns = now_ns();
     pthread_mutex_init(&batch->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -337,8 +346,8 @@ static void start_again(struct batch *batch, struct entry *entry)
 }
 
 /* Checks without waiting whether an operation is over. Returns LEAT_OK, and *state; LEAT_NOT_READY; or
- * LEAT_ERROR_NOT_PERMITTED inside a host function, where leat does not say it. The caller collects, and holds the
- * batch's lock. */
+ * LEAT_ERROR_NOT_PERMITTED: inside a host function leat does not tell it. The caller collects, and holds the batch's
+ * lock. */
 static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileStatus_t *state)
 {
     leat_status status = LEAT_OK;
@@ -366,7 +375,8 @@ static leat_status check_entry(struct batch *batch, struct entry *entry, CUfileS
 }
 
 /* Moves operations that are over to events, at most `most`, and adds their number to *found. Returns LEAT_OK, or
- * LEAT_ERROR_NOT_PERMITTED if that is not known of all. The caller collects, and holds the batch's lock. */
+ * LEAT_ERROR_NOT_PERMITTED if leat did not tell of some whether they are over. The caller collects, and holds the
+ * batch's lock. */
 static leat_status collect(struct batch *batch, CUfileIOEvents_t *events, unsigned most, unsigned *found)
 {
     leat_status result = LEAT_OK;
@@ -392,14 +402,6 @@ static leat_status collect(struct batch *batch, CUfileIOEvents_t *events, unsign
     return result;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Returns when the wait ends; UINT64_MAX: never. */
 static uint64_t deadline_of(const struct timespec *timeout)
 {
@@ -410,8 +412,8 @@ static uint64_t deadline_of(const struct timespec *timeout)
     return now + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
 }
 
-/* Marks the operations of lost devices, and returns true if there are any. leat_ticket_wait() says that a device
- * is lost only in longer waits. The caller collects, and holds the batch's lock. */
+/* Marks and cancels the operations of lost devices, and returns true if there are any. leat_ticket_wait() says that a
+ * device is lost only in longer waits. The caller collects, and holds the batch's lock. */
 static bool look_for_losses(struct batch *batch, uint64_t now)
 {
     bool asked[LEATC_DEVICES_MAX] = {false}, lost[LEATC_DEVICES_MAX] = {false}, found = false;
@@ -424,12 +426,12 @@ static bool look_for_losses(struct batch *batch, uint64_t now)
 
         if (!group)
             continue;
-        /* Closing a device ends its operations. */
         if (!asked[group->ordinal])
-            lost[group->ordinal] = leatc_device_is_open(group->ordinal) &&
-                                   leatc_device_memory(group->ordinal, NULL, NULL) != LEATC_OK;
+            lost[group->ordinal] = leatcf_device_is_lost(group->ordinal);
         asked[group->ordinal] = true;
         group->lost = lost[group->ordinal];
+        if (group->lost)
+            (void)leat_ticket_cancel(group->ticket); /* so that leat's threads leave its memory alone */
         found |= group->lost;
     }
     return found;
@@ -541,20 +543,20 @@ CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp)
     return leatcf_error(CU_FILE_SUCCESS);
 }
 
-/* Waits for a ticket by looking at it again and again, because leat does not wait in host functions. */
-static void look_until_done(leat_ticket *ticket)
+/* Waits for the ticket of a group by looking at it again and again, because leat does not wait in host functions. The
+ * copies of a lost device are never done. */
+static void look_until_done(const struct group *group)
 {
     const struct timespec pause = {.tv_nsec = 100000};
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
+    uint64_t asked_ns = now_ns();
 
-    for (;;) {
-        leat_ticket_info info = LEAT_TICKET_INFO_INIT;
-        leat_status status = leat_ticket_get_info(ticket, &info);
-
-        if (status == LEAT_OK)
-            status = info.status;
-        /* The driver may not say in a host function whether a copy is over, which a lost device never does. */
-        if (info.done || status == LEAT_ERROR_DRIVER || status == LEAT_ERROR_DEVICE_LOST)
-            return;
+    while (leat_ticket_get_info(group->ticket, &info) == LEAT_OK && !info.done) {
+        if (now_ns() - asked_ns >= ASK_NS) {
+            if (leatcf_device_is_lost(group->ordinal))
+                return;
+            asked_ns = now_ns();
+        }
         nanosleep(&pause, NULL);
     }
 }
@@ -566,7 +568,7 @@ static void wait_for_end(struct batch *batch, const struct entry *entry)
 
     /* A stream cannot be destroyed in a host function, so even one with a failure is kept for other operations. */
     if (status == LEAT_ERROR_NOT_PERMITTED)
-        look_until_done(entry->group->ticket);
+        look_until_done(entry->group);
     else
         batch->failed |= status != LEAT_OK;
 }

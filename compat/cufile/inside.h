@@ -105,6 +105,9 @@ leat_status leatcf_operation_start(const struct leatcf_operation *operation, lea
  * a result of the engine. */
 int leatcf_device_of(const void *memory, int *ordinal);
 
+/* Returns true if the device is open and lost: then its copies may never be complete. */
+bool leatcf_device_is_lost(int ordinal);
+
 /* A stream of this library's own. It is taken for one operation or batch, and then given back. */
 struct leatcf_stream {
     struct leatc_stream *stream;

@@ -128,6 +128,20 @@ bool leatcf_stream_is_alive(const struct leatcf_stream *stream)
     return leatc_stream_id(stream->stream, &id) == LEATC_OK && id == stream->id;
 }
 
+bool leatcf_device_is_lost(int ordinal)
+{
+    if (!leatc_device_is_open(ordinal))
+        return false;
+    /* One failure may have another cause, so ask twice. In a host function the driver may refuse to answer. */
+    for (int asked = 0; asked < 2; asked++) {
+        int result = leatc_device_memory(ordinal, NULL, NULL);
+
+        if (result == LEATC_OK || result == LEATC_NOT_PERMITTED)
+            return false;
+    }
+    return true;
+}
+
 static bool take_idle(int ordinal, struct leatcf_stream *stream)
 {
     bool found = false;

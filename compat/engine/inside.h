@@ -447,9 +447,9 @@ bool leatc_read_safely(const void *from, void *to, size_t bytes);
  * NULL. */
 const struct leat_cpu_kernel *leatc_kernel_together(const void *function);
 
-/* Implemented in launch.c. Called when the library that contains code is unloaded. Another library may get its
- * address, so removes its kernels from the cache. The modules stay until their devices are closed, because
- * launches may still be running when the program ends. */
+/* Implemented in launch.c. Called when the library that contains code is unloaded: removes the cached kernels of this
+ * code, because another library may be loaded at the same address. Their modules stay until the devices are closed,
+ * because launches may still be running. */
 void leatc_kernel_gone(const struct leat_cpu_kernel *code);
 
 /* Implemented in array.c and launch.c. */
