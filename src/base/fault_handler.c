@@ -81,7 +81,8 @@ void leati_fault_handler_take(const siginfo_t *info, const void *ucontext)
 
 /* ---- faults of other code ---- */
 
-void leati_fault_handler_pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info, void *ucontext)
+void leati_fault_handler_pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info,
+                                 void *ucontext)
 {
     sigset_t mask = earlier->sa_mask;
 
@@ -128,7 +129,8 @@ static void on_fault(int signal_number, siginfo_t *info, void *ucontext)
     if (leati_fault_handler_repaired(info, ucontext))
         return;
     leati_fault_handler_take(info, ucontext);
-    leati_fault_handler_pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info, ucontext);
+    leati_fault_handler_pass_on(signal_number == SIGSEGV ? &earlier_segv : &earlier_bus, signal_number, info,
+                                ucontext);
 }
 
 static void install(int signal_number, void (*handler)(int, siginfo_t *, void *), struct sigaction *earlier)

@@ -58,8 +58,9 @@ bool leati_fault_handler_sees_bus_errors(void);
  * signal handler. It returns true if it has repaired the fault, so that the access can be retried. */
 void leati_fault_handler_set_repair(bool (*repair)(const siginfo_t *info, const void *ucontext));
 
-/* Installs the handlers, then leat's second SIGSEGV handler (there can be only one) over them, and stores the
- * handler that it replaces in *earlier. The second handler must call the next three functions. */
+/* Installs leat's handlers if that was not done yet, then leat's second SIGSEGV handler (there can be only one) over
+ * them, and stores the handler that it replaces in *earlier. The second handler must call the next three
+ * functions. */
 void leati_fault_handler_install_over(void (*handler)(int signal_number, siginfo_t *info, void *ucontext),
                                       struct sigaction *earlier);
 
@@ -71,9 +72,10 @@ bool leati_fault_handler_repaired(const siginfo_t *info, const void *ucontext);
  * leati_fault_handler_run() on this thread. */
 void leati_fault_handler_take(const siginfo_t *info, const void *ucontext);
 
-/* The second handler calls this for all other signals, also for those that were sent, such as by kill(): calls the
- * earlier handler as the system would. */
-void leati_fault_handler_pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info, void *ucontext);
+/* Calls the earlier handler as the system would. The second handler calls this for every signal that the two
+ * functions above did not handle, also for those that were sent, such as by kill(). */
+void leati_fault_handler_pass_on(const struct sigaction *earlier, int signal_number, siginfo_t *info,
+                                 void *ucontext);
 
 /*
  * Describes an address in driver memory, for a handler's message about a wrong access. Fills *base and *bytes of

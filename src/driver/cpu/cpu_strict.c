@@ -121,6 +121,7 @@ static void describe_code(const ucontext_t *context, char *text, size_t bytes)
 
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
+    static atomic_flag reported = ATOMIC_FLAG_INIT; /* the program may handle such faults, and meet many */
     struct owner owner = {"no memory of the CPU device: NULL, freed, or host memory that is not there"};
     bool in_kernel = cpu_in_kernel, known;
     char code[400], text[900];
@@ -132,7 +133,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     leati_fault_handler_take(info, context);
     /* A signal that was sent, such as by kill(), has no address. */
     known = info->si_code > 0 && info->si_addr && describe((uintptr_t)info->si_addr, &owner);
-    if ((in_kernel && info->si_code > 0) || (known && strict())) {
+    if (((in_kernel && info->si_code > 0) || (known && strict())) && !atomic_flag_test_and_set(&reported)) {
         describe_code(context, code, sizeof code);
         length = snprintf(text, sizeof text, "leat: %s: %s %p from %s, thread %ld: %s%s\n",
                           in_kernel ? "a kernel on the CPU device crashed" : "LEAT_STRICT", access_word(context),
