@@ -166,21 +166,22 @@ static leat_status duplicate(struct leati_open_file *opened, int fd, int program
     if (opened->fd < 0)
         return leati_fail(LEAT_ERROR_FILE, "dup: %s", strerror(errno));
     if (program_flags & O_DIRECT) {
-        /* The duplicate moves only whole blocks. by_option: without direct access to the file this is no error. */
+        /* The duplicate moves only whole blocks. by_option: if the program did not ask for direct access, it is no
+         * error that the file has none. */
+        opened->by_option = !(opened->flags & LEAT_FILE_DIRECT);
         opened->flags = (opened->flags & ~(unsigned)LEAT_FILE_CACHED) | LEAT_FILE_DIRECT;
-        opened->by_option = true;
     }
     return LEAT_OK;
 }
 
 /* Opens the file of a descriptor that the program has open with the given flags of open(). A duplicate would share
- * the program's flags, of which O_DIRECT and O_APPEND, which the program may also set later (F_SETFL), refuse
- * unaligned ranges and write only at the end. It is the last resort, for files that cannot be opened again. */
+ * the program's flags, also those that it sets later (F_SETFL): O_DIRECT refuses unaligned ranges, and O_APPEND writes
+ * only at the end. So a descriptor is duplicated only if its file cannot be opened again. */
 static leat_status open_again(struct leati_open_file *opened, int fd, int program_flags)
 {
     unsigned flags = opened->flags;
     /* With O_NONBLOCK, open() does not wait for the lease of another process. */
-    int how = O_CLOEXEC | O_NONBLOCK | (program_flags & (O_SYNC | O_DSYNC | O_NOATIME));
+    int how = O_CLOEXEC | O_NONBLOCK | (program_flags & (O_SYNC | O_DSYNC));
     char path[40];
     leat_status status;
 
