@@ -53,17 +53,20 @@ run_program() {
     ) >"$log" 2>&1
 }
 
-# Returns true if LeakSanitizer itself crashed while it looked for leaks at the end of the program. This is a known
-# fault (github.com/google/sanitizers, issue 1353), which comes now and then and tells nothing of the
+# Returns true if nothing failed but LeakSanitizer, which crashed while it looked for leaks at the end of the program.
+# This is a known fault (github.com/google/sanitizers, issue 1353), which comes now and then and tells nothing of the
 # program. The program then runs once more.
-leak_check_crashed() { grep -q 'LeakSanitizer has encountered a fatal error' "$log"; }
+only_leak_check_crashed() {
+    grep -q 'LeakSanitizer has encountered a fatal error' "$log" &&
+        ! grep -qE '^\[  (FAILED|ERROR)|^FAIL|AddressSanitizer|runtime error|Assertion' "$log"
+}
 
 for program in "$@"; do
     name=${program##*/}
     started=$(date +%s)
     run_program
     code=$?
-    if [ "$code" -ne 0 ] && leak_check_crashed; then
+    if [ "$code" -ne 0 ] && only_leak_check_crashed; then
         grep -E 'Tracer caught|LeakSanitizer' "$log"
         printf 'note: LeakSanitizer crashed at the end of %s, which runs once more\n' "$name"
         run_program

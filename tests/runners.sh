@@ -70,6 +70,9 @@ END
 program crashes_once <<'END'
 [ -e ran ] || { touch ran; echo '==1==LeakSanitizer has encountered a fatal error.'; exit 1; }
 END
+program fails_and_crashes <<'END'
+[ -e ran2 ] || { touch ran2; printf '[  FAILED  ] x\n==1==LeakSanitizer has encountered a fatal error.\n'; exit 1; }
+END
 program crashes <<'END'
 echo '==1==LeakSanitizer has encountered a fatal error.'
 exit 1
@@ -85,7 +88,7 @@ unset LEAT_REQUIRE TEST_UNDER TEST_RESULTS TEST_SUITE TEST_TIMEOUT TEST_LONGEST 
     all='tests/passes tests/leaves_out tests/leaves_out_silently tests/not_here tests/not_here_silently tests/fails'
     # shellcheck disable=SC2086
     TEST_STUCK=3 "$here/run.sh" "$work" cpu:0 $all tests/hangs tests/works tests/dies tests/crashes_once \
-        tests/crashes tests/passes
+        tests/crashes tests/fails_and_crashes tests/passes
 ) >"$work/out" 2>&1 && fail 'run.sh is content with programs that fail'
 says 'ok    passes'
 says 'ok    leaves_out \(2 of its tests skipped\)'
@@ -101,7 +104,8 @@ says 'FAIL  dies: exit status 137'
 says 'note: LeakSanitizer crashed at the end of crashes_once, which runs once more'
 says 'ok    crashes_once'
 says 'FAIL  crashes: exit status 1'
-says 'on cpu:0: 5 passed, 6 failed, 1 skipped; 2 tests left out inside programs'
+says 'FAIL  fails_and_crashes: exit status 1'
+says 'on cpu:0: 5 passed, 7 failed, 1 skipped; 2 tests left out inside programs'
 
 (cd "$work" && "$here/run.sh" "$work" cpu:0 tests/not_here tests/not_here) >>"$work/out" 2>&1 ||
     fail 'run.sh fails where everything is skipped'
