@@ -229,6 +229,7 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
     leat_model_tensor_info info = LEAT_MODEL_TENSOR_INFO_INIT;
     unsigned outer;
     int64_t row;
+    bool apart;
 
     TRY(leat_model_get_tensor_info(model, item->tensor, &info));
     memset(region, 0, sizeof *region);
@@ -244,8 +245,9 @@ leat_status leatm_region_make(const leat_model *model, const leat_model_item *it
         return leatc_fail(LEAT_ERROR_INVALID, "dst is NULL");
     simplify(region);
     outer = row_of(region, &row);
-    region->staged = outer && (row < ROW_MIN || !rows_apart(region, outer, row));
-    return rows_apart(region, outer, row) ? LEAT_OK : check_elements_are_apart(item, region);
+    apart = rows_apart(region, outer, row);
+    region->staged = outer && (row < ROW_MIN || !apart);
+    return apart ? LEAT_OK : check_elements_are_apart(item, region);
 }
 
 /* ---- direct reads ---- */

@@ -167,8 +167,8 @@ typedef struct leat_copy_op {
  * The first call on a device loads leat's kernels, which may wait for the device's work; leat_module_builtin()
  * loads them ahead of time.
  * Errors: as leat_copy(), with the number of the op in the message; INVALID (ops NULL); OVERLAP. After an error
- * nothing was copied, except after DEVICE_LOST, DRIVER, HOST_MEMORY, and POINTER for partly unmapped pageable memory:
- * then all destinations are undefined.
+ * nothing was copied, except after DEVICE_LOST, DRIVER, HOST_MEMORY, and POINTER for partly unmapped pageable
+ * memory: then all destinations are undefined.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_batch(leat_stream *stream, const leat_copy_op *ops, size_t count);
 
