@@ -29,8 +29,8 @@
  * an H200 (driver 580.159.04) copies of other streams stood still while four streams waited for messages to come into
  * the device, and all work of other streams while eight did. If a message waits for that work, all wait for ever. So
  * let at most three streams of a device wait for messages that depend on its other streams, for instance by receiving
- * on few streams, or set CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment before the device is opened:
- * then 24 waiting streams held nothing up. Some driver calls also wait for streams that wait, such as loading a module,
+ * on few streams. With CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment before the device is opened 24 waiting
+ * streams held nothing up, but four did with staged copies behind their waits. Some driver calls also wait for streams that wait, such as loading a module,
  * cuMemFree and registering memory. leat loads its own kernels before the first message on a device; load and
  * launch yours, and register memory, before you receive.
  *
