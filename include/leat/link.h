@@ -30,9 +30,9 @@
  * the device, and all work of other streams while eight did. If a message waits for that work, all wait for ever. So
  * let at most three streams of a device wait for messages that depend on its other streams, for instance by receiving
  * on few streams. With CUDA_DEVICE_MAX_CONNECTIONS=32 in the environment before the device is opened 24 waiting
- * streams held nothing up, but four did with staged copies behind their waits. Some driver calls also wait for streams that wait, such as loading a module,
- * cuMemFree and registering memory. leat loads its own kernels before the first message on a device; load and
- * launch yours, and register memory, before you receive.
+ * streams held nothing up, but four did with staged copies behind their waits. Some driver calls also wait for
+ * streams that wait, such as loading a module, cuMemFree and registering memory. leat loads its own kernels before
+ * the first message on a device; load and launch yours, and register memory, before you receive.
  *
  * Regions. A process can also expose memory under a name. The other end of the link then reads it (leat_get) and
  * writes it (leat_put) without a call at this end for each message.

@@ -3,6 +3,7 @@
  * failures, and files and descriptors that go before their operations have run.
  */
 #include "cufile_room.h"
+#include "lost_device.h"
 
 #include <dlfcn.h>
 #include <leat/leat.h>
@@ -263,12 +264,11 @@ static void waiting_calls_leave_failures(void **state)
 
 /* ---- lost devices ---- */
 
-static atomic_bool device_is_lost;
 static atomic_int calls_kept;
 static void (*kept_function)(void *);
 static void *kept_argument;
 
-/* Stand in for leat's. A lost device calls no host functions, and does not tell its memory. */
+/* Stands in for leat's. A lost device calls no host functions. */
 leat_status leat_launch_host(leat_stream *stream, void (*function)(void *), void *argument)
 {
     leat_status (*real)(leat_stream *, void (*)(void *), void *) = NULL;
@@ -281,16 +281,6 @@ leat_status leat_launch_host(leat_stream *stream, void (*function)(void *), void
     }
     *(void **)&real = dlsym(RTLD_NEXT, "leat_launch_host");
     return real ? real(stream, function, argument) : LEAT_ERROR_DRIVER;
-}
-
-leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    leat_status (*real)(leat_device *, uint64_t *, uint64_t *) = NULL;
-
-    if (atomic_load(&device_is_lost))
-        return LEAT_ERROR_DEVICE_LOST;
-    *(void **)&real = dlsym(RTLD_NEXT, "leat_device_memory");
-    return real ? real(device, free_bytes, total_bytes) : LEAT_ERROR_DRIVER;
 }
 
 /* The driver can be closed though the operations of a lost device never end, and nothing happens if they end

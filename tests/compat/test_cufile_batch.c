@@ -4,8 +4,8 @@
  */
 #include "../support/bad_disk.h"
 #include "cufile_room.h"
+#include "lost_device.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <leat/leat.h>
 #include <pthread.h>
@@ -425,16 +425,39 @@ static void destroy(void *argument)
     f->done_when_destroyed = atomic_load(&reads_may_go);
 }
 
+/* Reads of the two halves of a file. Both together are too long for the calling thread to make them. */
+struct halves {
+    int fd;
+    CUfileHandle_t file;
+    unsigned char *memory;
+    CUfileIOParams_t operations[2];
+};
+#define HALF_BYTES (3 * MIB / 2)
+
+static struct halves make_halves(const char *name)
+{
+    struct halves h = {.fd = make_file(name, 2 * HALF_BYTES, 1, O_RDONLY)};
+
+    h.file = register_fd(h.fd);
+    h.memory = make_memory(DEVICE, 2 * HALF_BYTES);
+    for (size_t i = 0; i < 2; i++)
+        h.operations[i] = operation(h.file, CUFILE_READ, h.memory + i * HALF_BYTES, HALF_BYTES,
+                                    (off_t)(i * HALF_BYTES), i + 1);
+    return h;
+}
+
+static void end_halves(const struct halves *h)
+{
+    cuFileHandleDeregister(h->file);
+    assert_int_equal(close(h->fd), 0);
+    end_memory(DEVICE, h->memory);
+}
+
 /* In a host function leat does not wait: there the status is an error and changes nothing, and a batch is
  * destroyed only when its operations have ended. */
 static void host_functions_leave_operations(void **state)
 {
-    const size_t half = 3 * MIB / 2; /* both together are too long for the calling thread to read them */
-    int fd = make_file("host", 2 * half, 1, O_RDONLY);
-    CUfileHandle_t file = register_fd(fd);
-    unsigned char *memory = make_memory(DEVICE, 2 * half);
-    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
-                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    struct halves h = make_halves("host");
     struct other_thread f = {.batch = make_batch(2)};
     cudaStream_t stream;
 
@@ -442,17 +465,17 @@ static void host_functions_leave_operations(void **state)
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     atomic_store(&reads_may_go, 0);
     bad_disk_set_hook(hold_reads);
-    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, h.operations, 0));
     OK(cudaLaunchHostFunc(stream, get_status, &f));
     OK(cudaStreamSynchronize(stream));
     GIVES(CU_FILE_CUDA_DRIVER_ERROR, f.status.err);
     GIVES(cudaErrorNotPermitted, f.status.cu_err);
     assert_int_equal(f.count, 2);
     atomic_store(&reads_may_go, 1);
-    expect_all(f.batch, 2, half);
+    expect_all(f.batch, 2, HALF_BYTES);
 
     atomic_store(&reads_may_go, 0);
-    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, h.operations, 0));
     OK(cudaLaunchHostFunc(stream, destroy, &f));
     wait_at_gate(&f.begun);
     sleep_ms(5);
@@ -462,35 +485,15 @@ static void host_functions_leave_operations(void **state)
     bad_disk_set_hook(NULL);
     OK(cudaDeviceSynchronize());
     OK(cudaStreamDestroy(stream));
-    cuFileHandleDeregister(file);
-    assert_int_equal(close(fd), 0);
-    end_memory(DEVICE, memory);
+    end_halves(&h);
 }
 
 /* ---- lost devices ---- */
 
-static atomic_bool device_is_lost;
-
-/* Stands in for leat's, which fails if the device is lost. */
-leat_status leat_device_memory(leat_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    leat_status (*real)(leat_device *, uint64_t *, uint64_t *) = NULL;
-
-    if (atomic_load(&device_is_lost))
-        return LEAT_ERROR_DEVICE_LOST;
-    *(void **)&real = dlsym(RTLD_NEXT, "leat_device_memory");
-    return real ? real(device, free_bytes, total_bytes) : LEAT_ERROR_DRIVER;
-}
-
 /* Operations of a lost device, which leat may never complete, fail: also for calls that do not wait. */
 static void operations_of_lost_devices_fail(void **state)
 {
-    const size_t half = 3 * MIB / 2;
-    int fd = make_file("lost", 2 * half, 1, O_RDONLY);
-    CUfileHandle_t file = register_fd(fd);
-    unsigned char *memory = make_memory(DEVICE, 2 * half);
-    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
-                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    struct halves h = make_halves("lost");
     CUfileBatchHandle_t batch = make_batch(2);
     struct timespec none = {0, 0};
     CUfileIOEvents_t events[2];
@@ -501,7 +504,7 @@ static void operations_of_lost_devices_fail(void **state)
 
         atomic_store(&reads_may_go, 0);
         bad_disk_set_hook(hold_reads);
-        CUFILE_OK(cuFileBatchIOSubmit(batch, 2, operations, 0));
+        CUFILE_OK(cuFileBatchIOSubmit(batch, 2, h.operations, 0));
         atomic_store(&device_is_lost, true);
         while (!count) {
             count = 2;
@@ -518,9 +521,7 @@ static void operations_of_lost_devices_fail(void **state)
         bad_disk_set_hook(NULL);
     }
     cuFileBatchIODestroy(batch);
-    cuFileHandleDeregister(file);
-    assert_int_equal(close(fd), 0);
-    end_memory(DEVICE, memory);
+    end_halves(&h);
 }
 
 /* ---- threads ---- */
@@ -539,12 +540,7 @@ static void *wait_for_status(void *argument)
 /* While a thread waits for operations without a timeout, the timeouts of others count. */
 static void timeouts_count_while_others_wait(void **state)
 {
-    const size_t half = 3 * MIB / 2;
-    int fd = make_file("timeouts", 2 * half, 1, O_RDONLY);
-    CUfileHandle_t file = register_fd(fd);
-    unsigned char *memory = make_memory(DEVICE, 2 * half);
-    CUfileIOParams_t operations[2] = {operation(file, CUFILE_READ, memory, half, 0, 1),
-                                      operation(file, CUFILE_READ, memory + half, half, (off_t)half, 2)};
+    struct halves h = make_halves("timeouts");
     struct other_thread f = {.batch = make_batch(2)};
     struct timespec none = {0, 0}, some = {0, 1000000};
     CUfileIOEvents_t events[2];
@@ -554,7 +550,7 @@ static void timeouts_count_while_others_wait(void **state)
     (void)state;
     atomic_store(&reads_may_go, 0);
     bad_disk_set_hook(hold_reads);
-    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, operations, 0));
+    CUFILE_OK(cuFileBatchIOSubmit(f.batch, 2, h.operations, 0));
     assert_int_equal(pthread_create(&thread, NULL, wait_for_status, &f), 0);
     wait_at_gate(&f.begun);
     for (int i = 0; i < 30; i++) {
@@ -574,9 +570,7 @@ static void timeouts_count_while_others_wait(void **state)
     assert_int_equal(f.count, 2);
     bad_disk_set_hook(NULL);
     cuFileBatchIODestroy(f.batch);
-    cuFileHandleDeregister(file);
-    assert_int_equal(close(fd), 0);
-    end_memory(DEVICE, memory);
+    end_halves(&h);
 }
 
 static CUfileHandle_t shared;
