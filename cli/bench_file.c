@@ -70,7 +70,7 @@ struct file_case {
     void *device; /* device memory, used by leat's side */
     char *host;   /* ordinary memory, used by the threads' side; all pages were touched before */
     double cpu_seconds[2];
-    unsigned cpu_samples[2];
+    unsigned samples[2]; /* the first of each side, which warms up, is not in cpu_seconds */
 
     /* The work of the threads in the current sample. */
     bool threads_write;
@@ -178,8 +178,8 @@ static bool sample_file(void *state, enum bench_side side, double *seconds)
             return system_failed(c->bench, "fsync", errno);
     }
     *seconds = bench_now() - begin;
-    c->cpu_seconds[side] += bench_cpu_now() - cpu;
-    c->cpu_samples[side]++;
+    if (c->samples[side]++)
+        c->cpu_seconds[side] += bench_cpu_now() - cpu;
     return true;
 }
 
@@ -300,7 +300,7 @@ static struct fio_figures measure_fio(struct file_case *c)
 
 static double cpu_per_gb(const struct file_case *c, enum bench_side side)
 {
-    return c->cpu_seconds[side] / ((double)c->cpu_samples[side] * (double)c->bytes * 1e-9);
+    return c->cpu_seconds[side] / ((double)(c->samples[side] - 1) * (double)c->bytes * 1e-9);
 }
 
 static void take_line(const char *text, const char *key, char *line, size_t room)
@@ -388,7 +388,7 @@ static void measure(struct file_case *c, struct bench_rows *rows)
     bool verified = false;
 
     memset(c->cpu_seconds, 0, sizeof c->cpu_seconds);
-    memset(c->cpu_samples, 0, sizeof c->cpu_samples);
+    memset(c->samples, 0, sizeof c->samples);
     c->device = bench_buffer(bench, c->write ? BENCH_DEVICE_B : BENCH_DEVICE_A);
     c->host = bench_buffer(bench, BENCH_PAGEABLE_IN);
     bench_progress(bench, "file", name, c->bytes);

@@ -146,9 +146,10 @@ static leat_status choose_threads(int node, int devices, unsigned *threads)
 /* Held while the threads for files, or for storages in order, start. */
 static struct leati_lock files_lock = LEATI_LOCK_INITIALIZER;
 
-/* Starts count threads of a class, and stores their number in *threads. what: what needs them, for the message. */
+/* Starts count threads of a class, and stores their number in *threads. what and option are for the message: what
+ * needs the threads, and the option that chooses their number. */
 static leat_status start_class(struct leati_stager *stager, enum leati_work_class class, unsigned count,
-                               _Atomic unsigned *threads, const char *what)
+                               _Atomic unsigned *threads, const char *what, const char *option)
 {
     struct leati_workers *workers;
     int error = leati_workers_get(stager->node, class, count, &workers);
@@ -162,8 +163,8 @@ static leat_status start_class(struct leati_stager *stager, enum leati_work_clas
     }
     if (workers)
         leati_workers_put(workers, class);
-    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: %s need %u threads, see LEAT_IO_WORKERS",
-                      strerror(error), what, count);
+    return leati_fail(LEAT_ERROR_SYSTEM, "pthread_create: %s: %s need %u threads, see %s",
+                      strerror(error), what, count, option);
 }
 
 leat_status leati_stager_start_files(struct leati_stager *stager)
@@ -178,7 +179,8 @@ leat_status leati_stager_start_files(struct leati_stager *stager)
     LEATI_TRY(leati_option_number(LEATI_OPTION_IO_WORKERS, some, &chosen));
     leati_lock(&files_lock);
     if (!atomic_load_explicit(&stager->file_threads, memory_order_relaxed))
-        status = start_class(stager, LEATI_WORK_FILES, (unsigned)chosen, &stager->file_threads, "files");
+        status = start_class(stager, LEATI_WORK_FILES, (unsigned)chosen, &stager->file_threads, "files",
+                             "LEAT_IO_WORKERS");
     leati_unlock(&files_lock);
     return status;
 }
@@ -194,7 +196,8 @@ leat_status leati_stager_start_storage(struct leati_stager *stager)
         return LEAT_OK;
     leati_lock(&files_lock);
     if (!atomic_load_explicit(&stager->storage_threads, memory_order_relaxed))
-        status = start_class(stager, LEATI_WORK_STORAGE, count, &stager->storage_threads, "storages");
+        status = start_class(stager, LEATI_WORK_STORAGE, count, &stager->storage_threads, "storages",
+                             "LEAT_COPY_WORKERS");
     leati_unlock(&files_lock);
     return status;
 }

@@ -167,6 +167,15 @@ static void finish(leat_ticket *ticket, leat_status wanted)
     OK(leat_ticket_destroy(ticket));
 }
 
+/* The storages of stopped copies end with a later copy, as files do (leat/file.h). */
+static void copy_later(struct test_state *t, unsigned char *source, void *memory)
+{
+    struct tap tap = {.bytes = source, .let = 1};
+
+    finish(read_start(t, memory, &tap, 1, 0), LEAT_OK);
+    expect_released(&tap);
+}
+
 /* ---- bytes ---- */
 
 /* Reads every size to memory of every kind. The bytes around the destination must not change. */
@@ -625,7 +634,7 @@ static void small_copies_tell_failures(void **state)
         REFUSED(leat_stream_synchronize(t->stream), LEAT_ERROR_LINK, "the tap broke at 1000");
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_destroy(ticket));
-        finish(start_here(t, &(struct tap){.bytes = source, .let = 1}, memory, 1), LEAT_OK);
+        copy_later(t, source, memory);
         expect_stopped(&tap);
     }
     free(memory);
@@ -700,8 +709,7 @@ static void copies_that_wait_are_stopped(void **state)
         OK(leat_stream_synchronize(t->stream));
         finish(read_start(t, memory, &late, MOST, 3000000), LEAT_ERROR_DEADLINE);
         OK(leat_stream_synchronize(t->stream));
-        /* The storages of stopped copies end with a later copy, as files do (leat/file.h). */
-        finish(read_start(t, memory, &(struct tap){.bytes = source, .let = 1}, 1, 0), LEAT_OK);
+        copy_later(t, source, memory);
         expect_stopped(&cancelled);
         expect_stopped(&late);
     }
@@ -728,7 +736,7 @@ static void failures_are_told(void **state)
         REFUSED(leat_stream_synchronize(t->stream), tap.failure, words);
         OK(leat_stream_synchronize(t->stream));
         OK(leat_ticket_destroy(ticket));
-        finish(read_start(t, memory, &(struct tap){.bytes = source, .let = 1}, 1, 0), LEAT_OK);
+        copy_later(t, source, memory);
         expect_stopped(&tap);
     }
     OK(leat_memory_free(memory));
