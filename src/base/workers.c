@@ -24,6 +24,7 @@
 #define AWAKE_NS 200000u
 #define AWAKE_IN_COPY_NS 5000000u
 #define LOOK_NS 20000u
+#define TURNS_SEEN 4u
 
 /* How long leati_workers_remove() spins for the last worker to leave before it sleeps. */
 #define LEAVE_NS 200000u
@@ -51,6 +52,7 @@ struct leati_workers {
      * hint for leave_waker(). */
     atomic_int waker;
     cpu_set_t processors; /* that the threads may use; constant */
+    unsigned processor_count; /* 0: unknown */
 };
 
 static struct leati_lock pools_lock = LEATI_LOCK_INITIALIZER;
@@ -133,11 +135,32 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 
 /* What find_task() saw in the list. */
 struct seen {
-    bool alone;   /* the task that find_task() returned is the only one in the list */
+    bool alone;   /* the task that find_task() returned is the only one, besides tasks that wait for their turn */
     bool first;   /* no task came before it */
     bool lively;  /* is_lively() is true for some task: new parts may come very soon */
     bool waiting; /* some task has no part to do now, so it must be polled */
 };
+
+/* Some of the turns in which the first task has no part to do. With more of them, threads look in vain at tasks that
+ * come later in the others. */
+struct turns {
+    const void *of[TURNS_SEEN];
+    unsigned count;
+};
+
+static bool has_turn(const struct turns *turns, const void *turn)
+{
+    for (unsigned i = 0; turn && i < turns->count; i++)
+        if (turns->of[i] == turn)
+            return true;
+    return false;
+}
+
+static void add_turn(struct turns *turns, const void *turn)
+{
+    if (turn && turns->count < TURNS_SEEN)
+        turns->of[turns->count++] = turn;
+}
 
 /* Finds a task that has a part to do now, enters it and returns it; NULL if there is none. Removes tasks that have
  * no parts left from the list. helped: the class that a helper works on; ignored for workers. */
@@ -145,14 +168,18 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
                                     struct seen *seen)
 {
     struct leati_task *task, *next;
+    struct turns turns = {.count = 0};
 
     *seen = (struct seen){.alone = false};
     lock(workers);
     for (task = workers->first; task; task = next) {
-        enum leati_taken taken = task->type->look(task, helper);
+        enum leati_taken taken;
 
         leati_assert(task->listed && *task->place == task);
         next = task->next;
+        if (has_turn(&turns, task->turn))
+            continue;
+        taken = task->type->look(task, helper);
         if (taken == LEATI_NOTHING_LEFT) {
             forget(workers, task);
             continue;
@@ -165,10 +192,18 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         if (taken == LEATI_TAKEN)
             break;
         seen->waiting = seen->waiting || taken == LEATI_NOT_YET;
+        if (!helper) /* a helper leaves parts to workers, and may find others behind them */
+            add_turn(&turns, task->turn);
     }
+    seen->first = seen->alone = task && workers->first == task;
     /* A worker that found a task needs to know about the other tasks too; see run_worker(). */
-    for (next = task && !helper ? task->next : NULL; next && !seen->waiting; next = next->next)
-        seen->waiting = has_room(workers, next, false) && next->type->look(next, false) == LEATI_NOT_YET;
+    for (next = task && !helper ? task->next : NULL; next && (seen->alone || !seen->waiting); next = next->next) {
+        if (task->turn && next->turn == task->turn)
+            continue;
+        seen->alone = false;
+        seen->waiting = seen->waiting ||
+                        (has_room(workers, next, false) && next->type->look(next, false) == LEATI_NOT_YET);
+    }
     if (task) {
         leati_assert(!helper || task->type->class == helped);
         task->workers++;
@@ -182,8 +217,6 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
             list(workers, task);
         }
     }
-    seen->first = task && workers->first == task;
-    seen->alone = seen->first && !task->next;
     unlock(workers);
     return task;
 }
@@ -244,6 +277,15 @@ static bool has_earlier(struct leati_workers *workers, const struct leati_task *
     return has;
 }
 
+/* Returns true if more threads are awake than there are processors, among them threads that wait for a disk. A thread
+ * that spins may then take a processor from one that copies. */
+static bool is_crowded(const struct leati_workers *workers)
+{
+    return workers->processor_count &&
+           atomic_load_explicit(&workers->threads, memory_order_relaxed) >
+               workers->processor_count + atomic_load_explicit(&workers->asleep, memory_order_relaxed);
+}
+
 /* Works on a task. Leaves a copy when one that came before it can go on, because its stream may be waiting for that:
  * of several long copies on a stream, only the first keeps the link busy. If no part can be done now and there is no
  * other task, waits for a moment. */
@@ -271,7 +313,7 @@ static void serve(struct leati_workers *workers, struct leati_task *task, const 
         }
         if (task->type->prepare && task->type->prepare(task))
             continue;
-        if (!seen->alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news)
+        if (!seen->alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news || is_crowded(workers))
             return;
         for (int i = 0; i < 16; i++)
             leati_pause();
@@ -321,7 +363,7 @@ static void rest(struct leati_workers *workers, unsigned news, uint64_t idle_ns,
     if (idle_ns < awake_ns) {
         for (int i = 0; i < 20 && atomic_load_explicit(&workers->news, memory_order_relaxed) == news; i++)
             leati_pause();
-        if (copies_on_one_thread(workers))
+        if (copies_on_one_thread(workers) || is_crowded(workers))
             sched_yield();
         return;
     }
@@ -367,13 +409,13 @@ static void wake_some(struct leati_workers *workers, unsigned count, bool must, 
 }
 
 /* Returns true if the tasks of task's class can use more threads than are awake. Assumes that each of them can use
- * as many threads as task. Relaxed loads, since an estimate is enough: a thread that is woken for nothing goes to
- * sleep again. */
-static bool wants_more(const struct leati_workers *workers, const struct leati_task *task)
+ * as many threads as task. alone: the others wait for their turn. Relaxed loads, since an estimate is enough: a
+ * thread that is woken for nothing goes to sleep again. */
+static bool wants_more(const struct leati_workers *workers, const struct leati_task *task, bool alone)
 {
     enum leati_work_class own_class = task->type->class;
     unsigned own = leati_workers_threads(workers, own_class);
-    unsigned tasks = atomic_load_explicit(&workers->tasks[own_class], memory_order_relaxed);
+    unsigned tasks = alone ? 1 : atomic_load_explicit(&workers->tasks[own_class], memory_order_relaxed);
     unsigned away = atomic_load_explicit(&workers->asleep, memory_order_relaxed), wanted, threads;
 
     if (!away || !copies_bytes(own_class))
@@ -414,7 +456,7 @@ static void *run_worker(void *argument)
             continue;
         }
         /* This thread may have polled the tasks that wait, and is busy now. So another one must poll them. */
-        if (wants_more(workers, task) ||
+        if (wants_more(workers, task, seen.alone) ||
             (seen.waiting && !atomic_load_explicit(&workers->polling, memory_order_relaxed)))
             wake_some(workers, 1, true, true);
         idle_since = 0;
@@ -859,6 +901,7 @@ static struct leati_workers *make_pool(int place)
         return NULL;
     workers->place = place;
     node_processors(place - 1, &workers->processors);
+    workers->processor_count = (unsigned)CPU_COUNT(&workers->processors);
     workers->end = &workers->first;
     leati_lock_init(&workers->sleep_lock);
     pthread_cond_init(&workers->work_there, NULL);

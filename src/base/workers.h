@@ -59,7 +59,7 @@ struct leati_task_type {
     void (*leave)(struct leati_task *task);           /* the worker thread stops working on it */
 };
 
-/* Embedded in the user's own structure. The user sets type, share, owned and flag. The pool uses the rest,
+/* Embedded in the user's own structure. The user sets type, share, owned, flag and turn. The pool uses the rest,
  * under its lock. */
 struct leati_task {
     const struct leati_task_type *type;
@@ -70,6 +70,9 @@ struct leati_task {
     bool awaited; /* a thread waits until workers is 0 */
     bool owned;   /* the thread that adds the task works on it itself, so workers are optional */
     const void *flag; /* a number in memory that the task waits for, or NULL; see leati_workers_help_flag() */
+    /* Tasks with the same turn go on in the order in which they were added: while one has no part for a worker, neither
+     * have those behind it. So workers need not look at these. NULL: the task depends on no other. */
+    const void *turn;
 };
 
 struct leati_workers;

@@ -373,6 +373,37 @@ static void the_first_task_that_can_continue_is_next(void **state)
     leati_workers_put(workers, COPIES);
 }
 
+/* Of tasks with the same turn, threads look only at the first that has no part to do. */
+static void tasks_wait_for_their_turn(void **state)
+{
+    enum { TASKS = 3 };
+    struct leati_workers *workers = get(COPIES, 2);
+    struct held tasks[TASKS], other;
+
+    (void)state;
+    for (int i = 0; i < TASKS; i++) {
+        memset(&tasks[i], 0, sizeof tasks[i]);
+        tasks[i].task = (struct leati_task){.type = &types[COPIES], .share = 2, .turn = tasks};
+        atomic_store(&tasks[i].left, 2);
+        atomic_store(&tasks[i].not_yet, true);
+        atomic_store(&tasks[i].open, 1);
+        leati_workers_add(workers, &tasks[i].task, LEATI_WAKE_ALL);
+    }
+    add(workers, &other, COPIES, 2, 5);
+    open_and_remove(workers, &other, 5);
+    assert_true(wait_for(&tasks[0].looks, 10));
+    for (int i = 0; i < TASKS; i++) {
+        for (int behind = i + 1; behind < TASKS; behind++)
+            assert_int_equal(atomic_load(&tasks[behind].looks), 0);
+        atomic_store(&tasks[i].not_yet, false);
+        assert_true(wait_for(&tasks[i].done, 2));
+        assert_true(i + 1 == TASKS || wait_for(&tasks[i + 1].looks, 10));
+    }
+    for (int i = 0; i < TASKS; i++)
+        leati_workers_remove(workers, &tasks[i].task);
+    leati_workers_put(workers, COPIES);
+}
+
 /* Kernels of the CPU device take turns when a thread looks for work. It does not leave one between two parts. */
 static void a_kernel_is_not_left_between_its_parts(void **state)
 {
@@ -683,6 +714,7 @@ int main(void)
         cmocka_unit_test(shares_leave_threads_to_others),
         cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(the_first_task_that_can_continue_is_next),
+        cmocka_unit_test(tasks_wait_for_their_turn),
         cmocka_unit_test(a_kernel_is_not_left_between_its_parts),
         cmocka_unit_test(a_removal_waits_for_those_inside),
         cmocka_unit_test(helpers_copy_and_nothing_else),
