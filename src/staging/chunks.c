@@ -62,29 +62,41 @@ static void set_parts(const struct leati_cut *cut, struct leati_chunk *chunk)
     leati_assert(chunk->parts && (chunk->parts - 1) * chunk->part_bytes < chunk->bytes);
 }
 
-static bool share_bytes(const struct leati_chunk *a, const struct leati_chunk *b)
+/* Returns true if two chunks use the same page of the ring. A read of whole blocks may write all of its pages. */
+static bool share_pages(const struct leati_chunk *a, const struct leati_chunk *b)
 {
-    return a->place < b->place + b->bytes && b->place < a->place + a->bytes;
+    size_t from_a = a->place / PAGE_BYTES * PAGE_BYTES, from_b = b->place / PAGE_BYTES * PAGE_BYTES;
+
+    return from_a < b->place + b->bytes && from_b < a->place + a->bytes;
 }
 
 /* Places the chunks in the ring one after the other. A chunk that does not fit before the end of the ring starts
  * at offset 0. */
-static void place_all(struct leati_chunk *chunks, uint32_t count, size_t ring_bytes)
+static void place_all(const struct leati_cut *cut, struct leati_chunk *chunks, uint32_t count)
 {
-    size_t at = 0;
-    uint32_t gone = 0; /* number of chunks that must have left the ring before chunk c enters; never decreases */
+    const struct leati_chunk *earlier = cut->earlier, *last = earlier ? &earlier[cut->earlier_count - 1] : NULL;
+    size_t at = last ? round_up(last->place + last->bytes, PAGE_BYTES) : 0;
+    /* Number of chunks that must have left the ring before chunk c enters: of this copy, and of the earlier one.
+     * They never decrease. The first chunk of the earlier copy must have left in any case, so that all copies before
+     * that one have left too. */
+    uint32_t gone = 0, earlier_gone = last ? 1 : 0;
 
     for (uint32_t c = 0; c < count; c++) {
-        if (at + chunks[c].bytes > ring_bytes)
+        if (at + chunks[c].bytes > cut->ring_bytes)
             at = 0;
         chunks[c].place = at;
-        leati_assert(at % PAGE_BYTES == 0 && at + chunks[c].bytes <= ring_bytes);
+        leati_assert(at % PAGE_BYTES == 0 && at + chunks[c].bytes <= cut->ring_bytes);
         at = round_up(at + chunks[c].bytes, PAGE_BYTES);
-        for (uint32_t earlier = gone; earlier < c; earlier++)
-            if (share_bytes(&chunks[c], &chunks[earlier]))
-                gone = earlier + 1;
-        chunks[c].after = gone;
-        leati_assert(chunks[c].after <= c && (!c || chunks[c - 1].after <= chunks[c].after));
+        for (uint32_t before = gone; before < c; before++)
+            if (share_pages(&chunks[c], &chunks[before]))
+                gone = before + 1;
+        for (uint32_t before = earlier_gone; earlier && !gone && before < cut->earlier_count; before++)
+            if (share_pages(&chunks[c], &earlier[before]))
+                earlier_gone = before + 1;
+        /* All of the earlier copy has left when a chunk of this one has. */
+        chunks[c].after_earlier = last && !gone;
+        chunks[c].after = chunks[c].after_earlier ? earlier_gone : gone;
+        leati_assert(chunks[c].after <= (chunks[c].after_earlier ? cut->earlier_count : c));
     }
 }
 
@@ -106,11 +118,12 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
 {
     unsigned chunks_in_ring = cut->chunks_in_ring ? cut->chunks_in_ring : CHUNKS_IN_RING;
     size_t most = round_up(cut->ring_bytes / chunks_in_ring, PAGE_BYTES);
-    size_t size = cut->out ? LAST_OUT_BYTES : FIRST_IN_BYTES;
+    size_t size = cut->out ? LAST_OUT_BYTES : cut->follows ? most : FIRST_IN_BYTES;
     size_t all = cut->in_blocks ? round_up(cut->bytes + cut->lead_bytes, PAGE_BYTES) : cut->bytes, left = all;
     uint32_t count = 0;
 
-    leati_assert(cut->bytes);
+    leati_assert(cut->bytes && !cut->earlier == !cut->earlier_count && (!cut->earlier || !cut->out));
+    leati_assert(!cut->follows || cut->earlier);
     leati_assert(cut->in_blocks ? cut->lead_bytes < PAGE_BYTES && !cut->most_bytes && !cut->unit_bytes
                                 : !cut->lead_bytes);
     /* If the whole copy fits into the ring, the ring does not limit the size of chunks. */
@@ -148,7 +161,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
         set_parts(cut, &chunks[c]);
     }
     if (cut->ring_bytes)
-        place_all(chunks, count, cut->ring_bytes);
+        place_all(cut, chunks, count);
     if (cut->in_blocks)
         trim(cut, chunks, count, all);
     leati_assert(chunks[count - 1].offset + chunks[count - 1].bytes == cut->bytes);

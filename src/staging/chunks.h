@@ -22,6 +22,7 @@ struct leati_chunk {
     size_t place;         /* offset in the ring */
     size_t lead_bytes;    /* difference between part_bytes and the size of the first part */
     uint32_t after;       /* number of chunks that must have left the ring before this chunk may enter */
+    bool after_earlier;   /* these chunks are of the copy that came before in the ring */
     uint32_t parts;       /* number of parts; a thread takes and copies one part at a time */
     size_t part_bytes;    /* size of each part except the first and the last */
     atomic_uint finished; /* number of finished parts */
@@ -41,6 +42,11 @@ struct leati_cut {
     size_t part_bytes; /* size of the parts of a chunk, a multiple of 4096; 0: as many bytes as suit copies of
                           memory */
     bool out;          /* from the device: the small chunks are at the end */
+    /* The chunks of the copy to the device that came before in the ring. The new copy continues in the ring where
+     * that one ends. NULL and 0 if there is none. */
+    const struct leati_chunk *earlier;
+    uint32_t earlier_count;
+    bool follows;      /* to the device: the link is busy with the earlier copy, so no chunk need be small */
     unsigned threads;  /* number of threads that will share a chunk */
 };
 

@@ -47,25 +47,28 @@ static void lower(_Atomic uintptr_t *least, uintptr_t value)
         continue;
 }
 
+/* Returns true if the chunks whose place in the ring chunk takes have left it. */
+static bool has_room(const struct leati_job *job, const struct leati_chunk *chunk)
+{
+    const struct leati_flags *flags = chunk->after_earlier ? job->earlier : job->flags;
+
+    /* Acquire: the DMA's reads of the ring come before this thread's writes to it. */
+    return !chunk->after ||
+           atomic_load_explicit(&flags->completed_chunks, memory_order_acquire) >= chunk->after + 1;
+}
+
 /* Returns true if the parts of chunk c may be copied now. */
 static bool can_copy(const struct leati_job *job, uint32_t c)
 {
-    const struct leati_chunk *chunk = &job->chunks[c];
-    uint32_t needed;
-
     leati_assert(c < job->count);
     switch (job->direction) {
     case LEATI_DIRECTION_IN:
-        needed = chunk->after ? chunk->after + 1 : job->early ? 0 : 1;
-        break;
+        return (job->early || leati_job_completed(job) >= 1) && has_room(job, &job->chunks[c]);
     case LEATI_DIRECTION_OUT:
-        needed = c + 2;
-        break;
+        return leati_job_completed(job) >= c + 2;
     default:
-        needed = job->early ? 0 : 1;
-        break;
+        return job->early || leati_job_completed(job) >= 1;
     }
-    return leati_job_completed(job) >= (int32_t)needed;
 }
 
 static enum leati_taken take_part(struct leati_job *job, uint32_t *c, uint32_t *part)
@@ -281,16 +284,15 @@ static void finish_part(struct leati_job *job, uint32_t c)
     leati_assert(c < job->count);
     if (atomic_fetch_add(&job->chunks[c].finished, 1) + 1 != job->chunks[c].parts)
         return;
-    /* More than count if other threads have advanced it, and the ring has its next job. */
-    staged = atomic_load(flag) - job->staged_base;
+    staged = atomic_load(flag);
     while (staged < job->count && atomic_load(&job->chunks[staged].finished) == job->chunks[staged].parts) {
         /* The failure must be known before staged_chunks lets the stream continue. If another thread is reporting
          * it, that thread will advance staged_chunks. */
         if (staged + 1 == job->count && !leati_job_report(job))
             return;
-        seen = job->staged_base + staged;
+        seen = staged;
         if (!atomic_compare_exchange_strong(flag, &seen, seen + 1)) {
-            staged = seen - job->staged_base;
+            staged = seen;
             continue;
         }
         leati_flag_wake(flag); /* a stream of the CPU device may sleep for it */
@@ -416,7 +418,8 @@ void leati_job_prepare(struct leati_job *job, unsigned share)
         .type = job->storage.in_order ? &storage_type : job->storage.ops ? &file_type : &copy_type,
         .share = share,
         .owned = job->eager || leati_job_is_read_here(job),
-        .flag = &job->flags->completed_chunks};
+        .flag = &job->flags->completed_chunks,
+        .turn = job->shared};
 }
 
 void leati_job_work(struct leati_job *job)

@@ -13,9 +13,9 @@
  * All these waits and writes are submitted to the stream during the copy call. So there is no deadlock: the stream
  * waits only for the workers, which always make progress, and the workers wait only for the stream.
  *
- * Long copies of one stream into the device take turns with a ring and its flags (struct leati_shared_ring). The flags
- * then count on: for each job they begin where they were at the end of the job before. No worker touches the ring
- * before the DMAs of that job are complete.
+ * Long copies of one stream into the device share a ring (struct leati_shared_ring), in which each continues where the
+ * one before ends. So several in a row are staged as one long copy would be. Each has flags of its own, and its first
+ * chunks enter the ring when DMAs of the copy before have made room.
  */
 #ifndef LEATI_JOB_H
 #define LEATI_JOB_H
@@ -88,16 +88,24 @@ struct leati_storage {
 
 #define LEATI_STORAGE_NOT_YET INT_MIN
 
-/* A block of pinned memory with flags and a ring, and the jobs that take turns with it. Protected by jobs_lock of
- * stager.c. */
+enum { LEATI_RING_JOBS = 256 };
+
+/* A block of pinned memory with flags and a ring, and the jobs that use it. block to policy are constant; the rest is
+ * protected by jobs_lock of stager.c. */
 struct leati_shared_ring {
-    void *block;  /* the flags; the ring follows them */
+    struct leati_flags *block; /* flags for each job; the ring follows them */
+    size_t flags_bytes;
     size_t bytes; /* size of the ring */
     enum leati_store_policy policy;
-    unsigned users;             /* number of jobs that are not over */
-    uint32_t staged, completed; /* the flags at the end of the newest job */
-    bool for_long;              /* its jobs are long copies into the device, which share rings */
-    bool joinable;              /* for_long, and the newest job was submitted as a whole: another one may follow */
+    unsigned users; /* number of jobs that are not over */
+    uint64_t jobs;  /* number of jobs that came into the ring; job number i has the flags block[i % LEATI_RING_JOBS] */
+    bool used[LEATI_RING_JOBS]; /* which flags belong to a job that is not over */
+
+    /* Only for long copies into the device: the job that was submitted last as a whole, with a reference to it, or
+     * NULL; and whether another job may follow it. None may while another one is reserved, nor after one that could be
+     * submitted only in part. So the jobs are in stream order. */
+    struct leati_job *newest;
+    bool joinable;
 };
 
 struct leati_job {
@@ -122,11 +130,11 @@ struct leati_job {
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
     const void *list;
     struct leati_flags *flags;
-    uint32_t staged_base, completed_base; /* values of the flags when the job begins */
+    const struct leati_flags *earlier; /* those of the job before in the ring, or NULL; valid until this job is over */
     char *ring;
     struct leati_chunk *chunks;
     uint32_t count;
-    uint32_t end;              /* how much completed_chunks has grown when the stream has completed the copy */
+    uint32_t end;              /* value of completed_chunks when the stream has completed the copy */
     _Atomic uint64_t at;       /* next part to take: the chunk's index in the high half, the part's in the low */
     bool cold;                 /* some pages of the source are not in memory */
     _Atomic size_t prefaulted; /* bytes prefaulted so far, from dst on; finished at reach_bytes or more */
@@ -205,24 +213,16 @@ static inline bool leati_job_is_read_here(const struct leati_job *job)
     return job->direction == LEATI_DIRECTION_HOST && job->early && job->storage.at_hand;
 }
 
-/* Returns how much staged_chunks has grown for this job: 0 before its turn with the ring, and never above count. */
 static inline uint32_t leati_job_staged_chunks(const struct leati_job *job)
 {
     /* Acquire: the caller sees the copied bytes of these chunks, and job->stopped if the job failed. */
-    uint32_t now = atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire);
-    int32_t grown = (int32_t)(now - job->staged_base);
-
-    return grown < 0 ? 0 : (uint32_t)grown < job->count ? (uint32_t)grown : job->count;
+    return atomic_load_explicit(&job->flags->staged_chunks, memory_order_acquire);
 }
 
-/* Returns how much completed_chunks has grown for this job: less than 0 before its turn with the ring, end or more
- * after its end. */
-static inline int32_t leati_job_completed(const struct leati_job *job)
+static inline uint32_t leati_job_completed(const struct leati_job *job)
 {
     /* Acquire: makes the bytes that the DMA wrote visible to this thread. */
-    uint32_t now = atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
-
-    return (int32_t)(now - job->completed_base);
+    return atomic_load_explicit(&job->flags->completed_chunks, memory_order_acquire);
 }
 
 /* Returns true if every chunk was copied, or skipped because the job stopped. */

@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FLAGS_BYTES ((size_t)4096) /* a page for the flags; the ring follows this page in the block */
+#define PAGE_BYTES ((size_t)4096)
+#define FLAGS_BYTES PAGE_BYTES /* for the flags of one job; the ring follows in the block */
 #define RING_USUAL_BYTES ((uint64_t)32 << 20)
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
@@ -328,14 +329,14 @@ void leati_job_release(struct leati_job *job)
 static size_t arrived(const struct leati_job *job) LEATI_REQUIRES(jobs_lock)
 {
     uint32_t chunks = leati_job_staged_chunks(job);
-    int32_t completed;
+    uint32_t completed;
     size_t bytes, most = atomic_load_explicit(&job->stopped_at, memory_order_relaxed);
 
     leati_assert_locked(&jobs_lock);
     leati_assert(job->flags && !job->over);
     if (job->direction == LEATI_DIRECTION_IN) {
         completed = leati_job_completed(job);
-        chunks = completed > 1 ? (uint32_t)completed - 1 : 0;
+        chunks = completed > 1 ? completed - 1 : 0;
     }
     bytes = chunks >= job->count ? job->bytes : job->chunks[chunks].offset;
     leati_assert(bytes <= job->bytes || job->copy_list);
@@ -347,7 +348,8 @@ static bool is_done(const struct leati_job *job)
     leati_assert(job->end >= job->count + 1 || job->storage.detached);
     /* If the flag has its last value, the workers are done too, because whoever wrote it waited for them. A stream
      * does not wait for the workers of a detached job, so check these separately. */
-    return (int32_t)((uint32_t)leati_job_completed(job) - job->end) >= 0 &&
+    /* By their difference: an eager copy's block counts all DMAs of its stream (copy/eager.c). */
+    return (int32_t)(leati_job_completed(job) - job->end) >= 0 &&
            (!job->storage.detached || leati_job_staged(job));
 }
 
@@ -362,13 +364,16 @@ static void leave_ring(struct leati_stager *stager, struct leati_job *job) LEATI
         job->flags = NULL;
         return;
     }
-    leati_assert(ring->users && stager->held_bytes >= ring->bytes + FLAGS_BYTES);
+    leati_assert(ring->users && stager->held_bytes >= ring->bytes + ring->flags_bytes);
+    ring->used[job->flags - ring->block] = false;
     job->shared = NULL;
     job->flags = NULL;
     if (--ring->users)
         return;
-    stager->held_bytes -= ring->bytes + FLAGS_BYTES;
+    stager->held_bytes -= ring->bytes + ring->flags_bytes;
     leati_stager_give_back(stager, ring->block);
+    if (ring->newest)
+        leati_job_release(ring->newest);
     free(ring);
 }
 
@@ -478,11 +483,11 @@ void leati_stager_end(struct leati_stager *stager)
 
 /* ---- the start of a job ---- */
 
-/* Takes memory for flags and a ring of wanted bytes. If much memory is in use, the ring is smaller, but has at
- * least least bytes; *got is its size. If the limit is reached and may_wait is set, waits until other copies
+/* Takes memory for flags_bytes of flags and a ring of wanted bytes. If much memory is in use, the ring is smaller, but
+ * has at least least bytes; *got is its size. If the limit is reached and may_wait is set, waits until other copies
  * release their memory. Returns NULL if there is no memory. */
-static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t wanted, size_t least,
-                       bool may_wait, size_t *got)
+static void *take_ring(struct leati_stager *stager, enum leati_store_policy policy, size_t flags_bytes, size_t wanted,
+                       size_t least, bool may_wait, size_t *got)
 {
     const struct leati_staging_hooks *hooks = stager->hooks;
     struct timespec pause = {.tv_nsec = 50000};
@@ -496,9 +501,9 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
         left = stager->limit_bytes > stager->held_bytes ? stager->limit_bytes - stager->held_bytes : 0;
         /* Take only a part of the memory that is left, so that each of many blocked streams can have a ring. */
         most = left / RING_SHARE > least ? left / RING_SHARE : least;
-        *got = wanted < most ? wanted : (size_t)(most / FLAGS_BYTES * FLAGS_BYTES);
-        if (*got + FLAGS_BYTES <= left || !stager->held_bytes) {
-            stager->held_bytes += *got + FLAGS_BYTES;
+        *got = wanted < most ? wanted : (size_t)(most / PAGE_BYTES * PAGE_BYTES);
+        if (*got + flags_bytes <= left || !stager->held_bytes) {
+            stager->held_bytes += *got + flags_bytes;
             leati_unlock(&jobs_lock);
             break;
         }
@@ -508,32 +513,34 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
             return NULL;
         nanosleep(&pause, NULL);
     }
-    block = hooks->take(stager->context, policy, *got + FLAGS_BYTES);
-    leati_assert(least % FLAGS_BYTES == 0 && *got % FLAGS_BYTES == 0);
+    block = hooks->take(stager->context, policy, *got + flags_bytes);
+    leati_assert(least % PAGE_BYTES == 0 && *got % PAGE_BYTES == 0);
     if (block)
         return block;
     leati_lock(&jobs_lock);
-    stager->held_bytes -= *got + FLAGS_BYTES;
+    stager->held_bytes -= *got + flags_bytes;
     leati_unlock(&jobs_lock);
     return NULL;
 }
 
-/* Gives the job a ring of its own, see take_ring(). Returns false if there is no memory. */
-static bool new_ring(struct leati_job *job, struct leati_stager *stager, size_t wanted, size_t least,
+/* Gives the job a new ring, see take_ring(). is_long: further jobs may share it. Returns false without memory. */
+static bool new_ring(struct leati_job *job, struct leati_stager *stager, bool is_long, size_t wanted, size_t least,
                      bool may_wait)
 {
     struct leati_shared_ring *ring = calloc(1, sizeof *ring);
 
     if (!ring)
         return false;
-    ring->block = take_ring(stager, job->policy, wanted, least, may_wait, &ring->bytes);
+    ring->flags_bytes = is_long ? LEATI_RING_JOBS * sizeof *ring->block : FLAGS_BYTES;
+    ring->policy = job->policy;
+    ring->block = take_ring(stager, job->policy, ring->flags_bytes, wanted, least, may_wait, &ring->bytes);
     if (!ring->block) {
         free(ring);
         return false;
     }
-    init_flags(ring->block, 0);
-    ring->policy = job->policy;
     ring->users = 1;
+    ring->jobs = 1;
+    ring->used[0] = true;
     job->shared = ring;
     job->flags = ring->block;
     return true;
@@ -547,43 +554,42 @@ static bool shares_rings(const struct leati_stager *stager, const struct leati_s
            request->bytes + request->storage.lead > stager->ring_bytes;
 }
 
+/* Returns true if the flags for job number n, the next one in the ring, are free. Job n - 256 had them, and job n - 255
+ * reads them until it is over (job->earlier), so both must be over. */
+static bool has_flags(const struct leati_shared_ring *ring)
+{
+    return !ring->used[ring->jobs % LEATI_RING_JOBS] && !ring->used[(ring->jobs + 1) % LEATI_RING_JOBS];
+}
+
 /*
- * Lets a long copy into the device share a ring of its stream, if that has two: that of the newest copy, and
- * another one, which the new copy gets. So while a copy is under way, the ring of the next one fills. Otherwise
- * the workers would fill a ring ahead for each of many long copies: that is as fast (docs/files.md), but takes much
- * more pinned memory, and when it runs out the last rings are short. Copies of a storage in order have rings of
- * their own, because the other end may send their bytes in any order.
+ * Lets a long copy into the device share the ring of the newest long copy of its stream, if that has the same size
+ * and policy. With rings of their own, the workers would fill a ring ahead for each of many long copies. This takes
+ * much pinned memory, which the caches cannot hold, and when it runs out the last rings are short. Copies of a
+ * storage in order have rings of their own, because the other end may send their bytes in any order.
  */
 static bool join_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t wanted)
 {
-    const struct leati_shared_ring *newest = NULL;
-    struct leati_shared_ring *other = NULL;
+    struct leati_shared_ring *ring = NULL;
 
     if (!shares_rings(stager, request))
         return false;
     leati_lock(&jobs_lock);
     reap(stager);
-    for (struct leati_job *before = stager->issued; before && !other; before = before->next_issued) {
-        struct leati_shared_ring *ring = before->shared;
-
+    for (struct leati_job *before = stager->issued; before && !ring; before = before->next_issued)
         /* The timeline too: another stream may have the address of one that was destroyed, and is not ordered. */
-        if (before->stream != request->stream || before->timeline != request->timeline || !ring || !ring->for_long ||
-            ring->policy != job->policy || ring->bytes != wanted)
-            continue;
-        if (!newest)
-            newest = ring;
-        else if (ring != newest)
-            other = ring;
-    }
-    if (other && other->joinable) {
-        other->users++;
+        if (before->stream == request->stream && before->timeline == request->timeline && before->shared &&
+            before->shared->newest && before->shared->policy == job->policy && before->shared->bytes == wanted)
+            ring = before->shared;
+    if (ring && ring->joinable && has_flags(ring)) {
+        ring->users++;
         /* Until this job is submitted: that of another thread could come first in the stream, not in the ring. */
-        other->joinable = false;
-        job->shared = other;
-        job->flags = other->block;
-        job->staged_base = other->staged;
-        job->completed_base = other->completed;
+        ring->joinable = false;
+        ring->used[ring->jobs % LEATI_RING_JOBS] = true;
+        job->shared = ring;
+        job->flags = &ring->block[ring->jobs % LEATI_RING_JOBS];
+        job->earlier = &ring->block[(ring->jobs - 1) % LEATI_RING_JOBS];
+        ring->jobs++;
     }
     leati_unlock(&jobs_lock);
     return job->shared;
@@ -592,14 +598,18 @@ static bool join_ring(struct leati_job *job, struct leati_stager *stager,
 /* Lets other jobs share the ring of a job that was submitted as a whole, unless that is over. */
 static void share_ring(struct leati_job *job)
 {
+    struct leati_job *before = NULL;
+
     leati_lock(&jobs_lock);
     if (job->shared) {
-        job->shared->for_long = true;
-        job->shared->staged = job->staged_base + job->count;
-        job->shared->completed = job->completed_base + job->end;
+        before = job->shared->newest;
+        job->shared->newest = job;
+        atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed);
         job->shared->joinable = true;
     }
     leati_unlock(&jobs_lock);
+    if (before)
+        leati_job_release(before);
 }
 
 /* Returns the even chunk size of an eager copy: for IN a size that one thread copies quickly, for OUT half of the
@@ -638,6 +648,14 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
+    if (job->earlier) {
+        /* No other job can join the ring before this one is submitted, so newest stays. */
+        cut.earlier = job->shared->newest->chunks;
+        cut.earlier_count = job->shared->newest->count;
+        /* Two chunks that are left keep the link busy while the first of this job is filled. */
+        cut.follows = atomic_load_explicit(&job->earlier->completed_chunks, memory_order_relaxed) + 1 <
+                      job->shared->newest->end;
+    }
     job->count = request->list ? 1 : leati_staging_cut(&cut, NULL);
     job->chunks = calloc(job->count, sizeof *job->chunks);
     if (!job->chunks)
@@ -654,7 +672,9 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
 static void drop_ring(struct leati_job *job, struct leati_stager *stager)
 {
     leati_lock(&jobs_lock);
-    job->shared->joinable = true; /* as it was before this job */
+    /* A ring that was there before this job is as it was then. */
+    job->shared->jobs--;
+    job->shared->joinable = true;
     leave_ring(stager, job);
     leati_unlock(&jobs_lock);
 }
@@ -695,8 +715,10 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     }
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
-    if (!join_ring(job, stager, request, wanted) && !new_ring(job, stager, wanted, least, !request->no_wait))
+    if (!join_ring(job, stager, request, wanted) &&
+        !new_ring(job, stager, shares_rings(stager, request), wanted, least, !request->no_wait))
         return false;
+    init_flags(job->flags, 0);
     *ring_bytes = job->shared->bytes;
     if (!request->eager || *ring_bytes >= request->bytes + request->storage.lead)
         return true;
@@ -719,7 +741,7 @@ static struct leati_job *new_job(struct leati_stager *stager, const struct leati
         goto free_job;
     if (!cut_job(job, stager, request, ring_bytes))
         goto give_ring_back;
-    job->ring = (char *)job->flags + FLAGS_BYTES;
+    job->ring = job->shared ? (char *)job->shared->block + job->shared->flags_bytes : (char *)job->flags + FLAGS_BYTES;
     return job;
 
 give_ring_back:
@@ -811,13 +833,12 @@ unsigned leati_stager_share(const struct leati_stager *stager, const struct leat
 
 static struct leati_mem_op write_completed(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_mem_op){.flag = &job->flags->completed_chunks, .value = job->completed_base + value};
+    return (struct leati_mem_op){.flag = &job->flags->completed_chunks, .value = value};
 }
 
 static struct leati_mem_op wait_staged(struct leati_job *job, uint32_t value)
 {
-    return (struct leati_mem_op){
-        .flag = &job->flags->staged_chunks, .value = job->staged_base + value, .wait = true};
+    return (struct leati_mem_op){.flag = &job->flags->staged_chunks, .value = value, .wait = true};
 }
 
 /* Submits the job's DMAs and flag operations to the stream. One driver call submits consecutive flag operations
@@ -852,23 +873,6 @@ static leat_status issue(struct leati_stager *stager, struct leati_job *job,
     return hooks->flags(stager->context, request->stream, ops, submitted);
 }
 
-/* Waits until the jobs before have left the ring, for which workers and stream need nothing of this job. Returns false
- * if the device is lost. */
-static bool wait_for_turn(struct leati_stager *stager, const struct leati_job *job)
-{
-    struct timespec pause = {.tv_nsec = 50000};
-    unsigned failures = 0;
-
-    for (unsigned looks = 1; leati_job_completed(job) < 0; looks++) {
-        if (looks % 256 == 0)
-            failures = stager->hooks->health(stager->context) == LEAT_OK ? 0 : failures + 1;
-        if (failures > 1) /* one failure may have another cause */
-            return false;
-        nanosleep(&pause, NULL);
-    }
-    return true;
-}
-
 /* Called if only a part of the job could be submitted. Sets staged_chunks so that the stream does not wait for
  * workers in this part, and waits for the stream. If waiting fails too, the device is lost, and the job's memory
  * stays until leati_stager_end(). */
@@ -882,14 +886,10 @@ static void abandon(struct leati_stager *stager, struct leati_job *job, void *st
     leati_workers_remove(stager->workers, &job->task);
     leati_job_spoil(job); /* no thread is in move() any more */
     atomic_store_explicit(&job->stopped_at, 0, memory_order_relaxed);
-    /* The flags of a ring still belong to the jobs before, if the device is lost. */
-    if (wait_for_turn(stager, job)) {
-        atomic_store(&job->flags->staged_chunks, job->staged_base + job->count);
-        leati_flag_wake(&job->flags->staged_chunks);
-    }
+    atomic_store(&job->flags->staged_chunks, job->count);
+    leati_flag_wake(&job->flags->staged_chunks);
     if (stager->hooks->stream_synchronize(stager->context, stream) == LEAT_OK)
-        atomic_store_explicit(&job->flags->completed_chunks, job->completed_base + job->end,
-                              memory_order_release);
+        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
     leati_lock(&jobs_lock);
     reap(stager);
     leati_unlock(&jobs_lock);
@@ -1116,7 +1116,7 @@ static leat_status give_to_stream(struct leati_stager *stager, struct leati_job 
 
     /* The stream was idle, and the workers or this call have moved everything. */
     if (job->direction == LEATI_DIRECTION_HOST && job->early && job->storage.ops && leati_job_staged(job)) {
-        atomic_store_explicit(&job->flags->completed_chunks, job->completed_base + job->end, memory_order_release);
+        atomic_store_explicit(&job->flags->completed_chunks, job->end, memory_order_release);
         return LEAT_OK;
     }
     request->begin(request->context);

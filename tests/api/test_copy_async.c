@@ -408,8 +408,8 @@ static void many_copies_wait_on_one_stream(void **state)
     end_room(&room);
 }
 
-/* Long copies of one stream take turns with two rings, which workers fill ahead while the stream fills memory. So the
- * third copy must not touch the first one's ring before its DMAs. (Behind a gate, that is a host function, which may
+/* Long copies of one stream share a ring, which workers fill ahead while the stream fills memory. So the second copy
+ * must not touch the first one's bytes before its DMAs. (Behind a gate, that is a host function, which may
  * write the source, they would not.) */
 static void long_copies_wait_on_one_stream(void **state)
 {

@@ -156,6 +156,58 @@ static void small_chunks_are_at_the_end_that_waits(void **state)
     free(chunks);
 }
 
+static bool share_pages(const struct leati_chunk *a, const struct leati_chunk *b)
+{
+    return a->place / 4096 <= (b->place + b->bytes - 1) / 4096 && b->place / 4096 <= (a->place + a->bytes - 1) / 4096;
+}
+
+/* Copies to the device that follow each other in a ring. A chunk waits for all chunks whose memory it takes, of any copy
+ * before. */
+static void copies_follow_in_a_ring(void **state)
+{
+    enum { COPIES = 6, CHUNKS_MOST = 4000 };
+    static struct leati_chunk all[CHUNKS_MOST];
+    unsigned seed = 7;
+
+    (void)state;
+    for (unsigned round = 0; round < 300; round++) {
+        const size_t ring = (size_t)(1 + rand_r(&seed) % 3) * MIB + (size_t)(rand_r(&seed) % 3) * 4096;
+        uint32_t total = 0, earlier = 0, gate = 0; /* chunks before this copy, before the one before it, left */
+
+        for (unsigned i = 0; i < COPIES; i++) {
+            struct leati_cut cut = {.bytes = ring + 1 + (size_t)rand_r(&seed) % (5 * MIB),
+                                    .ring_bytes = ring,
+                                    .in_blocks = rand_r(&seed) % 2,
+                                    .threads = 3,
+                                    .earlier = i ? all + earlier : NULL,
+                                    .earlier_count = total - earlier,
+                                    .follows = i && rand_r(&seed) % 2};
+            struct leati_chunk *chunks;
+            uint32_t count;
+
+            cut.lead_bytes = cut.in_blocks ? (size_t)rand_r(&seed) % 4096 : 0;
+            chunks = cut_all(&cut, &count);
+            assert_true(total + count <= CHUNKS_MOST);
+            check_bytes(&cut, chunks, count);
+            for (uint32_t c = 0; c < count; c++) {
+                uint32_t left = (chunks[c].after_earlier ? earlier : chunks[c].after ? total : 0) + chunks[c].after;
+
+                assert_true(chunks[c].place + chunks[c].bytes <= ring);
+                assert_true(left >= gate && left <= total + c);
+                gate = left;
+                all[total + c] = chunks[c];
+                for (uint32_t before = gate; before < total + c; before++)
+                    assert_false(share_pages(&chunks[c], &all[before]));
+            }
+            assert_int_equal(chunks[0].after_earlier, i > 0);
+            assert_true(!cut.follows || chunks[0].bytes >= ring / 4 / 4096 * 4096 - cut.lead_bytes);
+            free(chunks);
+            earlier = total;
+            total += count;
+        }
+    }
+}
+
 static void without_a_ring_chunks_have_one_size(void **state)
 {
     struct leati_cut cut = {.bytes = 100 * MIB + 1, .threads = 4};
@@ -178,6 +230,7 @@ int main(void)
         cmocka_unit_test(all_sizes),
         cmocka_unit_test(blocks_are_not_cut),
         cmocka_unit_test(small_chunks_are_at_the_end_that_waits),
+        cmocka_unit_test(copies_follow_in_a_ring),
         cmocka_unit_test(without_a_ring_chunks_have_one_size),
     };
 

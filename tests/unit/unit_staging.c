@@ -402,12 +402,12 @@ static void reserved_memory_goes_back(void **state)
     free(memory);
 }
 
-/* Long copies of a stream that is held up take turns with two rings. */
-static void long_copies_share_rings(void **state)
+/* Long copies of a stream share a ring, also if it is held up. */
+static void long_copies_share_a_ring(void **state)
 {
     enum { COPIES = 9 };
     static struct copy copies[COPIES];
-    const size_t bytes = 2 * MIB, ring = 256 * KIB + 4096;
+    const size_t bytes = 2 * MIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
     char *host = buffer(COPIES * bytes), *memory = buffer(COPIES * bytes);
 
     (void)state;
@@ -418,13 +418,46 @@ static void long_copies_share_rings(void **state)
         copies[i].request.early = true;
         start(&copies[i]);
         assert_int_equal(copies[i].status, LEAT_OK);
-        assert_int_equal(device.stager.held_bytes, (i ? 2 : 1) * ring);
+        assert_int_equal(device.stager.held_bytes, ring);
     }
     moment();
     open_gate();
     for (unsigned i = 0; i < COPIES; i++)
         finish(&copies[i], LEAT_OK);
     assert_memory_equal(memory, host, COPIES * bytes);
+    free(host);
+    free(memory);
+}
+
+/* More long copies than a ring has flags for. The flags of the first are not used again before the second is over, which
+ * reads them. */
+static void many_long_copies_find_flags(void **state)
+{
+    enum { COPIES = 1500, BOTH = LEATI_RING_JOBS };
+    static struct copy copies[COPIES];
+    const size_t bytes = 257 * KIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
+    char *host = buffer(bytes), *memory = buffer(bytes);
+
+    (void)state;
+    fill(host, bytes, 15);
+    for (int i = 0; i < COPIES; i++) {
+        set_up(&copies[i], LEATI_DIRECTION_IN, host, memory, bytes);
+        copies[i].request.early = i > BOTH;
+        start(&copies[i]);
+        assert_int_equal(copies[i].status, LEAT_OK);
+        if (i == 0)
+            close_gate(); /* behind the first copy */
+        if (i == 1)
+            while (!look(&copies[0]).done)
+                moment();
+        if (i && i <= BOTH)
+            assert_int_equal(device.stager.held_bytes, (i < BOTH ? 1 : 2) * ring);
+        if (i == BOTH)
+            open_gate();
+    }
+    for (int i = 0; i < COPIES; i++)
+        finish(&copies[i], LEAT_OK);
+    expect(memory, bytes, 15);
     free(host);
     free(memory);
 }
@@ -531,7 +564,8 @@ int main(void)
         STAGING_TEST(eager_copies_need_a_whole_ring),
         STAGING_TEST(eager_copies_return_their_failures),
         STAGING_TEST(reserved_memory_goes_back),
-        STAGING_TEST(long_copies_share_rings),
+        STAGING_TEST(long_copies_share_a_ring),
+        STAGING_TEST(many_long_copies_find_flags),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
     };
