@@ -264,13 +264,17 @@ static bool copies_bytes(enum leati_work_class class)
 static bool has_earlier(struct leati_workers *workers, const struct leati_task *task)
 {
     const struct leati_task *earlier;
+    struct turns turns = {.count = 0};
     bool has = false;
 
     lock(workers);
     earlier = task->listed ? workers->first : task;
     for (unsigned looks = 0; earlier != task && !has && looks < EARLIER_MOST; looks++) {
-        has = earlier->type->class == task->type->class && earlier->workers < earlier->share &&
-              earlier->type->look(earlier, false) == LEATI_TAKEN;
+        if (earlier->type->class == task->type->class && earlier->workers < earlier->share &&
+            !has_turn(&turns, earlier->turn)) {
+            has = earlier->type->look(earlier, false) == LEATI_TAKEN;
+            add_turn(&turns, earlier->turn);
+        }
         earlier = earlier->next;
     }
     unlock(workers);
@@ -278,7 +282,7 @@ static bool has_earlier(struct leati_workers *workers, const struct leati_task *
 }
 
 /* Returns true if more threads are awake than there are processors, among them threads that wait for a disk. A thread
- * that spins may then take a processor from one that copies. */
+ * that spins may then take a processor from one that copies. Relaxed loads, since an estimate is enough. */
 static bool is_crowded(const struct leati_workers *workers)
 {
     return workers->processor_count &&

@@ -88,7 +88,7 @@ struct leati_storage {
 
 #define LEATI_STORAGE_NOT_YET INT_MIN
 
-enum { LEATI_RING_JOBS = 256 };
+enum { LEATI_RING_JOBS = 256 }; /* the most jobs that share a ring at once */
 
 /* A block of pinned memory with flags and a ring, and the jobs that use it. block to policy are constant; the rest is
  * protected by jobs_lock of stager.c. */

@@ -347,8 +347,8 @@ static bool is_done(const struct leati_job *job)
 {
     leati_assert(job->end >= job->count + 1 || job->storage.detached);
     /* If the flag has its last value, the workers are done too, because whoever wrote it waited for them. A stream
-     * does not wait for the workers of a detached job, so check these separately. */
-    /* By their difference: an eager copy's block counts all DMAs of its stream (copy/eager.c). */
+     * does not wait for the workers of a detached job, so check these separately. Compare by the difference: the flag
+     * of a stream's eager copies counts on for ever (copy/eager.c), and may overflow. */
     return (int32_t)(leati_job_completed(job) - job->end) >= 0 &&
            (!job->storage.detached || leati_job_staged(job));
 }
@@ -604,6 +604,7 @@ static void share_ring(struct leati_job *job)
     if (job->shared) {
         before = job->shared->newest;
         job->shared->newest = job;
+        /* Relaxed: the caller has a reference. */
         atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed);
         job->shared->joinable = true;
     }
@@ -652,7 +653,7 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
         /* No other job can join the ring before this one is submitted, so newest stays. */
         cut.earlier = job->shared->newest->chunks;
         cut.earlier_count = job->shared->newest->count;
-        /* Two chunks that are left keep the link busy while the first of this job is filled. */
+        /* Two chunks that are left keep the link busy while the first of this job is filled. Relaxed: only for speed. */
         cut.follows = atomic_load_explicit(&job->earlier->completed_chunks, memory_order_relaxed) + 1 <
                       job->shared->newest->end;
     }

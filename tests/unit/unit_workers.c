@@ -390,6 +390,8 @@ static void tasks_wait_for_their_turn(void **state)
         leati_workers_add(workers, &tasks[i].task, LEATI_WAKE_ALL);
     }
     add(workers, &other, COPIES, 2, 5);
+    assert_true(wait_for(&other.inside, 1));
+    usleep(MOMENT_US); /* so that its parts take some time, and threads look for earlier tasks between two of them */
     open_and_remove(workers, &other, 5);
     assert_true(wait_for(&tasks[0].looks, 10));
     for (int i = 0; i < TASKS; i++) {
