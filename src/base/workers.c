@@ -15,7 +15,6 @@
 #define POOLS_MAX 64
 #define FEW_THREADS 4u /* waiting threads help until this many threads copy */
 #define HELPED_MOST 64u /* tasks that leati_workers_nudge_and_help() works on before others get their turn */
-#define EARLIER_MOST 8u /* tasks at the front of the list that a thread compares its own task with between parts */
 
 /* AWAKE_NS: how long an idle thread that has copied stays awake, so that the next copy need not wake it, which
  * takes some 150 us in a virtual machine. AWAKE_IN_COPY_NS: how long an idle thread stays awake while a stream is
@@ -136,7 +135,6 @@ static bool has_room(const struct leati_workers *workers, const struct leati_tas
 /* What find_task() saw in the list. */
 struct seen {
     bool alone;   /* the task that find_task() returned is the only one, besides tasks that wait for their turn */
-    bool first;   /* no task came before it */
     bool lively;  /* is_lively() is true for some task: new parts may come very soon */
     bool waiting; /* some task has no part to do now, so it must be polled */
 };
@@ -195,7 +193,7 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         if (!helper) /* a helper leaves parts to workers, and may find others behind them */
             add_turn(&turns, task->turn);
     }
-    seen->first = seen->alone = task && workers->first == task;
+    seen->alone = task && workers->first == task;
     /* A worker that found a task needs to know about the other tasks too; see run_worker(). */
     for (next = task && !helper ? task->next : NULL; next && (seen->alone || !seen->waiting); next = next->next) {
         if (task->turn && next->turn == task->turn)
@@ -260,27 +258,6 @@ static bool copies_bytes(enum leati_work_class class)
     return class == LEATI_WORK_COPIES || class == LEATI_WORK_FILES || class == LEATI_WORK_STORAGE;
 }
 
-/* Returns true if a task of the same class that came before this one has a part to do now. */
-static bool has_earlier(struct leati_workers *workers, const struct leati_task *task)
-{
-    const struct leati_task *earlier;
-    struct turns turns = {.count = 0};
-    bool has = false;
-
-    lock(workers);
-    earlier = task->listed ? workers->first : task;
-    for (unsigned looks = 0; earlier != task && !has && looks < EARLIER_MOST; looks++) {
-        if (earlier->type->class == task->type->class && earlier->workers < earlier->share &&
-            !has_turn(&turns, earlier->turn)) {
-            has = earlier->type->look(earlier, false) == LEATI_TAKEN;
-            add_turn(&turns, earlier->turn);
-        }
-        earlier = earlier->next;
-    }
-    unlock(workers);
-    return has;
-}
-
 /* Returns true if more threads are awake than there are processors, among them threads that wait for a disk. A thread
  * that spins may then take a processor from one that copies. Relaxed loads, since an estimate is enough. */
 static bool is_crowded(const struct leati_workers *workers)
@@ -290,24 +267,16 @@ static bool is_crowded(const struct leati_workers *workers)
                workers->processor_count + atomic_load_explicit(&workers->asleep, memory_order_relaxed);
 }
 
-/* Works on a task. Leaves a copy when one that came before it can go on, because its stream may be waiting for that:
- * of several long copies on a stream, only the first keeps the link busy. If no part can be done now and there is no
- * other task, waits for a moment. */
-static void serve(struct leati_workers *workers, struct leati_task *task, const struct seen *seen)
+/* Works on a task. If no part can be done now and there is no other task (alone), waits for a moment. */
+static void serve(struct leati_workers *workers, struct leati_task *task, bool alone)
 {
     unsigned news = atomic_load_explicit(&workers->news, memory_order_relaxed);
-    bool behind = !seen->first && copies_bytes(task->type->class);
-    uint64_t since = 0, looked = behind ? leati_clock_ns() : 0;
+    uint64_t since = 0;
 
     for (;;) {
         switch (task->type->work(task)) {
         case LEATI_TAKEN:
             since = 0;
-            if (behind && leati_clock_ns() - looked > LOOK_NS) {
-                if (has_earlier(workers, task))
-                    return;
-                looked = leati_clock_ns();
-            }
             continue;
         case LEATI_NOTHING_LEFT:
             return;
@@ -317,7 +286,7 @@ static void serve(struct leati_workers *workers, struct leati_task *task, const 
         }
         if (task->type->prepare && task->type->prepare(task))
             continue;
-        if (!seen->alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news || is_crowded(workers))
+        if (!alone || atomic_load_explicit(&workers->news, memory_order_relaxed) != news || is_crowded(workers))
             return;
         for (int i = 0; i < 16; i++)
             leati_pause();
@@ -467,7 +436,7 @@ static void *run_worker(void *argument)
         copied = copies_bytes(task->type->class);
         if (task->type->enter)
             task->type->enter(task);
-        serve(workers, task, &seen);
+        serve(workers, task, seen.alone);
         if (task->type->leave)
             task->type->leave(task);
         leave_task(workers, task, false);

@@ -62,41 +62,60 @@ static void set_parts(const struct leati_cut *cut, struct leati_chunk *chunk)
     leati_assert(chunk->parts && (chunk->parts - 1) * chunk->part_bytes < chunk->bytes);
 }
 
-/* Returns true if two chunks use the same page of the ring. A read of whole blocks may write all of its pages. */
-static bool share_pages(const struct leati_chunk *a, const struct leati_chunk *b)
+/* Removes the oldest chunk from the queue. */
+static void remove_oldest(struct leati_ring_order *order)
 {
-    size_t from_a = a->place / PAGE_BYTES * PAGE_BYTES, from_b = b->place / PAGE_BYTES * PAGE_BYTES;
+    leati_assert(order->first < order->end);
+    order->gone = order->chunks[order->first++ % LEATI_RING_CHUNKS];
+}
 
-    return from_a < b->place + b->bytes && from_b < a->place + a->bytes;
+static const struct leati_ring_chunk *oldest(const struct leati_ring_order *order)
+{
+    return order->first < order->end ? &order->chunks[order->first % LEATI_RING_CHUNKS] : NULL;
+}
+
+/* Removes all chunks from the queue that share a page with a new chunk, and those that came before them. Whole pages are
+ * compared, because a read of whole blocks may write all of a page. */
+static void make_room(struct leati_ring_order *order, const struct leati_ring_chunk *chunk)
+{
+    const struct leati_ring_chunk *old;
+    uint64_t keep = order->first;
+
+    for (uint64_t i = order->first; i < order->end; i++) {
+        old = &order->chunks[i % LEATI_RING_CHUNKS];
+        if (old->place < chunk->place + chunk->bytes && chunk->place < old->place + old->bytes)
+            keep = i + 1;
+    }
+    while (order->first < keep)
+        remove_oldest(order);
+    while ((old = oldest(order)) &&
+           (order->end - order->first == LEATI_RING_CHUNKS || chunk->copy - old->copy >= LEATI_RING_COPIES_BACK))
+        remove_oldest(order);
 }
 
 /* Places the chunks in the ring one after the other. A chunk that does not fit before the end of the ring starts
  * at offset 0. */
 static void place_all(const struct leati_cut *cut, struct leati_chunk *chunks, uint32_t count)
 {
-    const struct leati_chunk *earlier = cut->earlier, *last = earlier ? &earlier[cut->earlier_count - 1] : NULL;
-    size_t at = last ? round_up(last->place + last->bytes, PAGE_BYTES) : 0;
-    /* Number of chunks that must have left the ring before chunk c enters: of this copy, and of the earlier one.
-     * They never decrease. The first chunk of the earlier copy must have left in any case, so that all copies before
-     * that one have left too. */
-    uint32_t gone = 0, earlier_gone = last ? 1 : 0;
+    struct leati_ring_order own = {.at = 0}, *order = cut->order ? cut->order : &own;
 
     for (uint32_t c = 0; c < count; c++) {
-        if (at + chunks[c].bytes > cut->ring_bytes)
-            at = 0;
-        chunks[c].place = at;
-        leati_assert(at % PAGE_BYTES == 0 && at + chunks[c].bytes <= cut->ring_bytes);
-        at = round_up(at + chunks[c].bytes, PAGE_BYTES);
-        for (uint32_t before = gone; before < c; before++)
-            if (share_pages(&chunks[c], &chunks[before]))
-                gone = before + 1;
-        for (uint32_t before = earlier_gone; earlier && !gone && before < cut->earlier_count; before++)
-            if (share_pages(&chunks[c], &earlier[before]))
-                earlier_gone = before + 1;
-        /* All of the earlier copy has left when a chunk of this one has. */
-        chunks[c].after_earlier = last && !gone;
-        chunks[c].after = chunks[c].after_earlier ? earlier_gone : gone;
-        leati_assert(chunks[c].after <= (chunks[c].after_earlier ? cut->earlier_count : c));
+        struct leati_ring_chunk chunk = {.place = order->at,
+                                         .bytes = round_up(chunks[c].bytes, PAGE_BYTES),
+                                         .copy = cut->copy,
+                                         .after = c + 1};
+
+        if (chunk.place + chunks[c].bytes > cut->ring_bytes)
+            chunk.place = 0;
+        leati_assert(chunk.place % PAGE_BYTES == 0 && chunk.place + chunks[c].bytes <= cut->ring_bytes);
+        make_room(order, &chunk);
+        order->chunks[order->end++ % LEATI_RING_CHUNKS] = chunk;
+        order->at = chunk.place + chunk.bytes;
+        chunks[c].place = chunk.place;
+        chunks[c].after = order->gone.after;
+        chunks[c].copies_back = chunks[c].after ? (uint32_t)(cut->copy - order->gone.copy) : 0;
+        leati_assert(chunks[c].copies_back <= LEATI_RING_COPIES_BACK &&
+                     (chunks[c].copies_back || chunks[c].after <= c));
     }
 }
 
@@ -122,8 +141,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     size_t all = cut->in_blocks ? round_up(cut->bytes + cut->lead_bytes, PAGE_BYTES) : cut->bytes, left = all;
     uint32_t count = 0;
 
-    leati_assert(cut->bytes && !cut->earlier == !cut->earlier_count && (!cut->earlier || !cut->out));
-    leati_assert(!cut->follows || cut->earlier);
+    leati_assert(cut->bytes && (!cut->order || !cut->out) && (!cut->follows || cut->order));
     leati_assert(cut->in_blocks ? cut->lead_bytes < PAGE_BYTES && !cut->most_bytes && !cut->unit_bytes
                                 : !cut->lead_bytes);
     /* If the whole copy fits into the ring, the ring does not limit the size of chunks. */

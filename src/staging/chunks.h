@@ -21,11 +21,33 @@ struct leati_chunk {
     size_t bytes;
     size_t place;         /* offset in the ring */
     size_t lead_bytes;    /* difference between part_bytes and the size of the first part */
-    uint32_t after;       /* number of chunks that must have left the ring before this chunk may enter */
-    bool after_earlier;   /* these chunks are of the copy that came before in the ring */
+    uint32_t after;       /* number of chunks that must have left the ring before this chunk may enter; 0: none */
+    uint32_t copies_back; /* they are of the copy that is so many before this one in the ring; 0: of this copy */
     uint32_t parts;       /* number of parts; a thread takes and copies one part at a time */
     size_t part_bytes;    /* size of each part except the first and the last */
     atomic_uint finished; /* number of finished parts */
+};
+
+enum {
+    LEATI_RING_CHUNKS = 256,    /* at most so many chunks are in a ring at once */
+    LEATI_RING_COPIES_BACK = 64 /* copies_back is at most so large */
+};
+
+/* A chunk in a ring, in whole pages. */
+struct leati_ring_chunk {
+    size_t place, bytes;
+    uint64_t copy;  /* number of its copy: the first one in the ring is 0 */
+    uint32_t after; /* number of chunks of its copy that have left the ring when this one has */
+};
+
+/* What is in a ring: the chunks of one copy into the device, or of several that follow one another on a stream. They
+ * leave the ring in the order in which they came. All zeros: an empty ring. */
+struct leati_ring_order {
+    /* A queue: chunk number n is chunks[n % LEATI_RING_CHUNKS]; numbers first to end - 1 are in the queue. */
+    struct leati_ring_chunk chunks[LEATI_RING_CHUNKS];
+    uint64_t first, end;
+    struct leati_ring_chunk gone; /* the last one that was removed; the next chunk may enter when it has left */
+    size_t at;                    /* the end of the chunk that came last */
 };
 
 struct leati_cut {
@@ -42,11 +64,11 @@ struct leati_cut {
     size_t part_bytes; /* size of the parts of a chunk, a multiple of 4096; 0: as many bytes as suit copies of
                           memory */
     bool out;          /* from the device: the small chunks are at the end */
-    /* The chunks of the copy to the device that came before in the ring. The new copy continues in the ring where
-     * that one ends. NULL and 0 if there is none. */
-    const struct leati_chunk *earlier;
-    uint32_t earlier_count;
-    bool follows;      /* to the device: the link is busy with the earlier copy, so no chunk need be small */
+    /* NULL: the ring is empty, and of this copy alone. Else the copy has the number copy in the ring, and continues
+     * where the copy before ends. A call that fills chunks also adds them to the ring. */
+    struct leati_ring_order *order;
+    uint64_t copy;
+    bool follows;      /* to the device: the link is busy with the copy before, so no chunk need be small */
     unsigned threads;  /* number of threads that will share a chunk */
 };
 
@@ -63,7 +85,8 @@ static inline size_t leati_chunk_part(const struct leati_chunk *chunk, uint32_t 
  * lead_bytes must add them to bytes. */
 size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes);
 
-/* Returns the number of chunks of a copy. If chunks is not NULL, fills all these chunks. */
+/* Returns the number of chunks of a copy. If chunks is not NULL, fills all these chunks. A copy that fits into its ring
+ * and has at most LEATI_RING_CHUNKS chunks waits for none of its own. */
 uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks);
 
 #endif

@@ -50,7 +50,9 @@ static void lower(_Atomic uintptr_t *least, uintptr_t value)
 /* Returns true if the chunks whose place in the ring chunk takes have left it. */
 static bool has_room(const struct leati_job *job, const struct leati_chunk *chunk)
 {
-    const struct leati_flags *flags = chunk->after_earlier ? job->earlier : job->flags;
+    uint64_t number = job->number % LEATI_RING_JOBS;
+    const struct leati_flags *first = job->flags - number;
+    const struct leati_flags *flags = &first[(job->number - chunk->copies_back) % LEATI_RING_JOBS];
 
     /* Acquire: the DMA's reads of the ring come before this thread's writes to it. */
     return !chunk->after ||

@@ -90,21 +90,22 @@ struct leati_storage {
 
 enum { LEATI_RING_JOBS = 256 }; /* the most jobs that share a ring at once */
 
-/* A block of pinned memory with flags and a ring, and the jobs that use it. block to policy are constant; the rest is
- * protected by jobs_lock of stager.c. */
+/* A block of pinned memory with flags and a ring, and the jobs that use it. block to order are constant, but not *order;
+ * the rest is protected by jobs_lock of stager.c. */
 struct leati_shared_ring {
     struct leati_flags *block; /* flags for each job; the ring follows them */
     size_t flags_bytes;
     size_t bytes; /* size of the ring */
     enum leati_store_policy policy;
+    /* NULL: the ring is of one job. Else jobs of one stream may share it, and this is what is in it. Used by the thread
+     * that reserves a job, while joinable is false. */
+    struct leati_ring_order *order;
     unsigned users; /* number of jobs that are not over */
     uint64_t jobs;  /* number of jobs that came into the ring; job number i has the flags block[i % LEATI_RING_JOBS] */
     bool used[LEATI_RING_JOBS]; /* which flags belong to a job that is not over */
-
-    /* Only for long copies into the device: the job that was submitted last as a whole, with a reference to it, or
-     * NULL; and whether another job may follow it. None may while another one is reserved, nor after one that could be
-     * submitted only in part. So the jobs are in stream order. */
-    struct leati_job *newest;
+    uint32_t end;   /* of the job that came last, see struct leati_job */
+    /* Whether another job may come into the ring. None may while one is reserved, so the jobs are in stream order; nor
+     * after one that was dropped or could be submitted only in part, because its chunks never leave the ring. */
     bool joinable;
 };
 
@@ -130,7 +131,8 @@ struct leati_job {
     size_t (*copy_list)(const void *list, size_t first, size_t count, uintptr_t *fault);
     const void *list;
     struct leati_flags *flags;
-    const struct leati_flags *earlier; /* those of the job before in the ring, or NULL; valid until this job is over */
+    uint64_t number;           /* number of the job in its ring, from 0; its flags and those of the jobs before it that
+                                  it waits for are an array */
     char *ring;
     struct leati_chunk *chunks;
     uint32_t count;

@@ -24,6 +24,7 @@
 #define RING_LEAST_BYTES ((uint64_t)256 << 10)
 #define RINGS_IN_WRITE 64 /* a long write to storage goes through its ring this many times, see ring_most() */
 #define WRITE_CHUNKS_MOST 256 /* a write to storage with more chunks than this gets chunks of half a ring */
+#define SHARING_PART 16 /* a copy shares rings if it is longer than this part of one */
 #define RING_SHARE 8      /* the largest part of all pinned memory that one copy takes: an eighth */
 #define COLD_LEAST_BYTES ((size_t)1 << 20) /* shorter copies do not check whether their source is in memory */
 #define SHORT_READ_BYTES ((size_t)64 << 10) /* the same for the destination of reads of a storage */
@@ -372,8 +373,7 @@ static void leave_ring(struct leati_stager *stager, struct leati_job *job) LEATI
         return;
     stager->held_bytes -= ring->bytes + ring->flags_bytes;
     leati_stager_give_back(stager, ring->block);
-    if (ring->newest)
-        leati_job_release(ring->newest);
+    free(ring->order);
     free(ring);
 }
 
@@ -523,18 +523,21 @@ static void *take_ring(struct leati_stager *stager, enum leati_store_policy poli
     return NULL;
 }
 
-/* Gives the job a new ring, see take_ring(). is_long: further jobs may share it. Returns false without memory. */
-static bool new_ring(struct leati_job *job, struct leati_stager *stager, bool is_long, size_t wanted, size_t least,
+/* Gives the job a new ring, see take_ring(). is_shared: further jobs may share it. Returns false without memory. */
+static bool new_ring(struct leati_job *job, struct leati_stager *stager, bool is_shared, size_t wanted, size_t least,
                      bool may_wait)
 {
     struct leati_shared_ring *ring = calloc(1, sizeof *ring);
 
     if (!ring)
         return false;
-    ring->flags_bytes = is_long ? LEATI_RING_JOBS * sizeof *ring->block : FLAGS_BYTES;
+    ring->order = is_shared ? calloc(1, sizeof *ring->order) : NULL;
+    ring->flags_bytes = is_shared ? LEATI_RING_JOBS * sizeof *ring->block : FLAGS_BYTES;
     ring->policy = job->policy;
-    ring->block = take_ring(stager, job->policy, ring->flags_bytes, wanted, least, may_wait, &ring->bytes);
+    if (!is_shared || ring->order)
+        ring->block = take_ring(stager, job->policy, ring->flags_bytes, wanted, least, may_wait, &ring->bytes);
     if (!ring->block) {
+        free(ring->order);
         free(ring);
         return false;
     }
@@ -546,50 +549,61 @@ static bool new_ring(struct leati_job *job, struct leati_stager *stager, bool is
     return true;
 }
 
-/* Returns true for a copy into the device that is longer than a ring. */
-static bool shares_rings(const struct leati_stager *stager, const struct leati_staging_request *request)
+/* Returns true if the copy may share a ring with others of its stream. */
+static bool may_share(const struct leati_stager *stager, const struct leati_staging_request *request)
 {
-    return request->direction == LEATI_DIRECTION_IN && !request->eager && !request->own_ring &&
-           !request->storage.in_order && !request->unit_bytes &&
-           request->bytes + request->storage.lead > stager->ring_bytes;
+    size_t bytes = request->bytes + request->storage.lead;
+
+    /* Copies of a storage in order have rings of their own, because the other end may send their bytes in any order. */
+    if (request->direction != LEATI_DIRECTION_IN || request->eager || request->own_ring || request->unit_bytes ||
+        request->storage.in_order)
+        return false;
+    return bytes > stager->ring_bytes / SHARING_PART;
 }
 
-/* Returns true if the flags for job number n, the next one in the ring, are free. Job n - 256 had them, and job n - 255
- * reads them until it is over (job->earlier), so both must be over. */
+/* Returns true if the flags for job number n, the next one in the ring, are free. Job n - LEATI_RING_JOBS had them, and
+ * the jobs after that may read them until they are over, so all these must be over. */
 static bool has_flags(const struct leati_shared_ring *ring)
 {
-    return !ring->used[ring->jobs % LEATI_RING_JOBS] && !ring->used[(ring->jobs + 1) % LEATI_RING_JOBS];
+    for (uint64_t i = 0; i <= LEATI_RING_COPIES_BACK; i++)
+        if (ring->used[(ring->jobs + i) % LEATI_RING_JOBS])
+            return false;
+    return true;
 }
 
 /*
- * Lets a long copy into the device share the ring of the newest long copy of its stream, if that has the same size
- * and policy. With rings of their own, the workers would fill a ring ahead for each of many long copies. This takes
- * much pinned memory, which the caches cannot hold, and when it runs out the last rings are short. Copies of a
- * storage in order have rings of their own, because the other end may send their bytes in any order.
+ * Lets a copy into the device share the ring of the copies before it on its stream, if that has the size wanted and this
+ * policy. With rings of their own, the workers would fill a ring ahead for each of many copies. This takes much pinned
+ * memory, which the caches cannot hold, and when it runs out the last rings are short. Sets *follows to whether a copy
+ * into the device is before it on its stream.
  */
 static bool join_ring(struct leati_job *job, struct leati_stager *stager,
-                      const struct leati_staging_request *request, size_t wanted)
+                      const struct leati_staging_request *request, enum leati_store_policy policy, size_t wanted,
+                      bool *follows)
 {
     struct leati_shared_ring *ring = NULL;
 
-    if (!shares_rings(stager, request))
-        return false;
+    *follows = false;
     leati_lock(&jobs_lock);
     reap(stager);
-    for (struct leati_job *before = stager->issued; before && !ring; before = before->next_issued)
+    for (struct leati_job *before = stager->issued; before && !ring; before = before->next_issued) {
         /* The timeline too: another stream may have the address of one that was destroyed, and is not ordered. */
-        if (before->stream == request->stream && before->timeline == request->timeline && before->shared &&
-            before->shared->newest && before->shared->policy == job->policy && before->shared->bytes == wanted)
+        if (before->stream != request->stream || before->timeline != request->timeline ||
+            before->direction != LEATI_DIRECTION_IN)
+            continue;
+        *follows = true;
+        if (before->shared && before->shared->order && before->shared->policy == policy &&
+            before->shared->bytes == wanted)
             ring = before->shared;
+    }
     if (ring && ring->joinable && has_flags(ring)) {
         ring->users++;
         /* Until this job is submitted: that of another thread could come first in the stream, not in the ring. */
         ring->joinable = false;
-        ring->used[ring->jobs % LEATI_RING_JOBS] = true;
+        job->number = ring->jobs++;
+        ring->used[job->number % LEATI_RING_JOBS] = true;
         job->shared = ring;
-        job->flags = &ring->block[ring->jobs % LEATI_RING_JOBS];
-        job->earlier = &ring->block[(ring->jobs - 1) % LEATI_RING_JOBS];
-        ring->jobs++;
+        job->flags = &ring->block[job->number % LEATI_RING_JOBS];
     }
     leati_unlock(&jobs_lock);
     return job->shared;
@@ -598,19 +612,12 @@ static bool join_ring(struct leati_job *job, struct leati_stager *stager,
 /* Lets other jobs share the ring of a job that was submitted as a whole, unless that is over. */
 static void share_ring(struct leati_job *job)
 {
-    struct leati_job *before = NULL;
-
     leati_lock(&jobs_lock);
-    if (job->shared) {
-        before = job->shared->newest;
-        job->shared->newest = job;
-        /* Relaxed: the caller has a reference. */
-        atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed);
+    if (job->shared && job->shared->order) {
+        job->shared->end = job->end;
         job->shared->joinable = true;
     }
     leati_unlock(&jobs_lock);
-    if (before)
-        leati_job_release(before);
 }
 
 /* Returns the even chunk size of an eager copy: for IN a size that one thread copies quickly, for OUT half of the
@@ -633,6 +640,13 @@ static unsigned chunks_in_ring(const struct leati_staging_request *request, size
     return write && request->bytes / (ring_bytes / 4) > WRITE_CHUNKS_MOST ? 2 : 0;
 }
 
+/* Returns the flags of the job that is before this one in a ring. */
+static const struct leati_flags *flags_before(const struct leati_job *job)
+{
+    leati_assert(job->number);
+    return &job->shared->block[(job->number - 1) % LEATI_RING_JOBS];
+}
+
 /* Fills in the chunks of a job. Returns false if there is no memory. */
 static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                     const struct leati_staging_request *request, size_t ring_bytes)
@@ -649,14 +663,15 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
-    if (job->earlier) {
-        /* No other job can join the ring before this one is submitted, so newest stays. */
-        cut.earlier = job->shared->newest->chunks;
-        cut.earlier_count = job->shared->newest->count;
-        /* Two chunks that are left keep the link busy while the first of this job is filled. Relaxed: only for speed. */
-        cut.follows = atomic_load_explicit(&job->earlier->completed_chunks, memory_order_relaxed) + 1 <
-                      job->shared->newest->end;
+    if (job->shared && job->shared->order) {
+        cut.order = job->shared->order;
+        cut.copy = job->number;
     }
+    /* Two chunks of the copy before that are left keep the link busy while the first of this job is filled. Relaxed: only
+     * for speed. */
+    if (job->number)
+        cut.follows = atomic_load_explicit(&flags_before(job)->completed_chunks, memory_order_relaxed) + 1 <
+                      job->shared->end;
     job->count = request->list ? 1 : leati_staging_cut(&cut, NULL);
     job->chunks = calloc(job->count, sizeof *job->chunks);
     if (!job->chunks)
@@ -669,13 +684,10 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
     return true;
 }
 
-/* Takes the ring from a job that is not submitted. */
+/* Takes the ring from a job that is not submitted. No other job joins that ring, see joinable. */
 static void drop_ring(struct leati_job *job, struct leati_stager *stager)
 {
     leati_lock(&jobs_lock);
-    /* A ring that was there before this job is as it was then. */
-    job->shared->jobs--;
-    job->shared->joinable = true;
     leave_ring(stager, job);
     leati_unlock(&jobs_lock);
 }
@@ -702,7 +714,10 @@ static size_t ring_most(const struct leati_stager *stager, const struct leati_st
 static bool find_ring(struct leati_job *job, struct leati_stager *stager,
                       const struct leati_staging_request *request, size_t *ring_bytes)
 {
-    size_t unit_bytes = request->unit_bytes, wanted = 0;
+    size_t unit_bytes = request->unit_bytes, wanted = 0, whole = ring_most(stager, request) / PAGE_BYTES * PAGE_BYTES;
+    /* Copies reuse a shared ring, so its lines stay in the caches; and pread() writes them through the caches. */
+    enum leati_store_policy policy = request->storage.ops ? LEATI_STORE_POLICY_CACHED : stager->choice.in;
+    bool shares = may_share(stager, request), follows = false;
     /* The ring must hold at least a chunk of one unit. */
     size_t least =
         unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
@@ -716,9 +731,16 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     }
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
-    if (!join_ring(job, stager, request, wanted) &&
-        !new_ring(job, stager, shares_rings(stager, request), wanted, least, !request->no_wait))
-        return false;
+    if (shares && join_ring(job, stager, request, policy, whole, &follows)) {
+        job->policy = policy;
+    } else {
+        /* A copy that is shorter than a ring takes a whole one only if others may follow, as it follows others. */
+        shares = shares && (follows || wanted == whole);
+        if (shares)
+            job->policy = policy;
+        if (!new_ring(job, stager, shares, shares ? whole : wanted, least, !request->no_wait))
+            return false;
+    }
     init_flags(job->flags, 0);
     *ring_bytes = job->shared->bytes;
     if (!request->eager || *ring_bytes >= request->bytes + request->storage.lead)
@@ -1134,6 +1156,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     /* True if this call needs a reference beside the stager's, which may end meanwhile. */
     bool is_held = !request->block;
     const struct leati_storage *storage = &request->storage;
+    unsigned share = leati_stager_share(stager, storage, job->bytes);
     leat_status status;
 
     leati_assert(!request->eager || !started);
@@ -1145,10 +1168,14 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
-    leati_job_prepare(job, leati_stager_share(stager, storage, job->bytes));
+    /* If copies follow one another in a ring, all threads are awake. Those that may not work on the first of them find
+     * no part in the others, and would only look for one again and again. */
+    if (job->number && share < stager->threads)
+        share = stager->threads;
+    leati_job_prepare(job, share);
     give_to_workers(stager, job, request);
     status = give_to_stream(stager, job, request);
-    if (status == LEAT_OK && shares_rings(stager, request))
+    if (status == LEAT_OK)
         share_ring(job);
     if (status == LEAT_OK && request->eager && request->direction == LEATI_DIRECTION_OUT)
         status = empty_ring(stager, job, request);

@@ -161,50 +161,61 @@ static bool share_pages(const struct leati_chunk *a, const struct leati_chunk *b
     return a->place / 4096 <= (b->place + b->bytes - 1) / 4096 && b->place / 4096 <= (a->place + a->bytes - 1) / 4096;
 }
 
-/* Copies to the device that follow each other in a ring. A chunk waits for all chunks whose memory it takes, of any copy
- * before. */
+/* Copies to the device that follow each other in a ring, with sizes from most bytes down to 1. A chunk waits for all chunks
+ * whose memory it takes, of any copy before. */
+static void follow_in_a_ring(size_t ring, size_t most, unsigned seed)
+{
+    enum { COPIES = 100, CHUNKS_MOST = 10000 };
+    static struct leati_chunk all[CHUNKS_MOST];
+    struct leati_ring_order order = {.at = 0};
+    uint32_t begins[COPIES], total = 0, gate = 0; /* where each copy begins in all, chunks so far, chunks that left */
+
+    for (unsigned i = 0; i < COPIES; i++) {
+        struct leati_cut cut = {.bytes = 1 + (size_t)rand_r(&seed) % most,
+                                .ring_bytes = ring,
+                                .in_blocks = rand_r(&seed) % 2,
+                                .threads = 3,
+                                .order = &order,
+                                .copy = i,
+                                .follows = i && rand_r(&seed) % 2};
+        struct leati_chunk *chunks;
+        uint32_t count;
+
+        cut.lead_bytes = cut.in_blocks ? (size_t)rand_r(&seed) % 4096 : 0;
+        chunks = cut_all(&cut, &count);
+        assert_true(total + count <= CHUNKS_MOST);
+        check_bytes(&cut, chunks, count);
+        begins[i] = total;
+        for (uint32_t c = 0; c < count; c++) {
+            uint32_t back = chunks[c].copies_back, left = chunks[c].after ? begins[i - back] + chunks[c].after : 0;
+
+            assert_true(back <= LEATI_RING_COPIES_BACK);
+            assert_true(chunks[c].place + chunks[c].bytes <= ring);
+            assert_true(left >= gate && left <= total + c);
+            gate = left;
+            all[total + c] = chunks[c];
+            for (uint32_t before = gate; before < total + c; before++)
+                assert_false(share_pages(&chunks[c], &all[before]));
+        }
+        assert_true(!cut.follows || count == 1 || chunks[0].bytes >= ring / 4 / 4096 * 4096 - cut.lead_bytes);
+        free(chunks);
+        total += count;
+    }
+    assert_true(gate > 0);
+}
+
 static void copies_follow_in_a_ring(void **state)
 {
-    enum { COPIES = 6, CHUNKS_MOST = 4000 };
-    static struct leati_chunk all[CHUNKS_MOST];
     unsigned seed = 7;
 
     (void)state;
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; round < 100; round++) {
         const size_t ring = (size_t)(1 + rand_r(&seed) % 3) * MIB + (size_t)(rand_r(&seed) % 3) * 4096;
-        uint32_t total = 0, earlier = 0, gate = 0; /* chunks before this copy, before the one before it, left */
 
-        for (unsigned i = 0; i < COPIES; i++) {
-            struct leati_cut cut = {.bytes = ring + 1 + (size_t)rand_r(&seed) % (5 * MIB),
-                                    .ring_bytes = ring,
-                                    .in_blocks = rand_r(&seed) % 2,
-                                    .threads = 3,
-                                    .earlier = i ? all + earlier : NULL,
-                                    .earlier_count = total - earlier,
-                                    .follows = i && rand_r(&seed) % 2};
-            struct leati_chunk *chunks;
-            uint32_t count;
-
-            cut.lead_bytes = cut.in_blocks ? (size_t)rand_r(&seed) % 4096 : 0;
-            chunks = cut_all(&cut, &count);
-            assert_true(total + count <= CHUNKS_MOST);
-            check_bytes(&cut, chunks, count);
-            for (uint32_t c = 0; c < count; c++) {
-                uint32_t left = (chunks[c].after_earlier ? earlier : chunks[c].after ? total : 0) + chunks[c].after;
-
-                assert_true(chunks[c].place + chunks[c].bytes <= ring);
-                assert_true(left >= gate && left <= total + c);
-                gate = left;
-                all[total + c] = chunks[c];
-                for (uint32_t before = gate; before < total + c; before++)
-                    assert_false(share_pages(&chunks[c], &all[before]));
-            }
-            assert_int_equal(chunks[0].after_earlier, i > 0);
-            assert_true(!cut.follows || chunks[0].bytes >= ring / 4 / 4096 * 4096 - cut.lead_bytes);
-            free(chunks);
-            earlier = total;
-            total += count;
-        }
+        follow_in_a_ring(ring, 5 * MIB, round);
+        follow_in_a_ring(ring, ring / 3, round);
+        /* The gate is the copy that is so many back, though the ring has room for more. */
+        follow_in_a_ring(64 * MIB, 4096, round);
     }
 }
 

@@ -402,29 +402,34 @@ static void reserved_memory_goes_back(void **state)
     free(memory);
 }
 
-/* Long copies of a stream share a ring, also if it is held up. */
-static void long_copies_share_a_ring(void **state)
+/* Copies of a stream share a ring, also if it is held up. A short one has a ring of its own if it follows no other. */
+static void copies_share_a_ring(void **state)
 {
-    enum { COPIES = 9 };
+    enum { COPIES = 9, FORMS = 2 };
     static struct copy copies[COPIES];
-    const size_t bytes = 2 * MIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
-    char *host = buffer(COPIES * bytes), *memory = buffer(COPIES * bytes);
+    static const size_t sizes_of[FORMS] = {2 * MIB, 100 * KIB};
+    const size_t ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
+    char *host = buffer(COPIES * 2 * MIB), *memory = buffer(COPIES * 2 * MIB);
 
     (void)state;
-    fill(host, COPIES * bytes, 14);
-    close_gate();
-    for (unsigned i = 0; i < COPIES; i++) {
-        set_up(&copies[i], LEATI_DIRECTION_IN, host + i * bytes, memory + i * bytes, bytes);
-        copies[i].request.early = true;
-        start(&copies[i]);
-        assert_int_equal(copies[i].status, LEAT_OK);
-        assert_int_equal(device.stager.held_bytes, ring);
+    for (unsigned form = 0; form < FORMS; form++) {
+        const size_t bytes = sizes_of[form], first = form ? bytes + 4096 : ring;
+
+        fill(host, COPIES * bytes, 14);
+        close_gate();
+        for (unsigned i = 0; i < COPIES; i++) {
+            set_up(&copies[i], LEATI_DIRECTION_IN, host + i * bytes, memory + i * bytes, bytes);
+            copies[i].request.early = true;
+            start(&copies[i]);
+            assert_int_equal(copies[i].status, LEAT_OK);
+            assert_int_equal(device.stager.held_bytes, !i ? first : form ? first + ring : ring);
+        }
+        moment();
+        open_gate();
+        for (unsigned i = 0; i < COPIES; i++)
+            finish(&copies[i], LEAT_OK);
+        assert_memory_equal(memory, host, COPIES * bytes);
     }
-    moment();
-    open_gate();
-    for (unsigned i = 0; i < COPIES; i++)
-        finish(&copies[i], LEAT_OK);
-    assert_memory_equal(memory, host, COPIES * bytes);
     free(host);
     free(memory);
 }
@@ -433,7 +438,8 @@ static void long_copies_share_a_ring(void **state)
  * reads them. */
 static void many_long_copies_find_flags(void **state)
 {
-    enum { COPIES = 1500, BOTH = LEATI_RING_JOBS };
+    /* With this copy in flight, the next one takes a second ring. */
+    enum { COPIES = 1500, BOTH = LEATI_RING_JOBS - LEATI_RING_COPIES_BACK + 1 };
     static struct copy copies[COPIES];
     const size_t bytes = 257 * KIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
     char *host = buffer(bytes), *memory = buffer(bytes);
@@ -463,7 +469,7 @@ static void many_long_copies_find_flags(void **state)
 }
 
 /* Copies on a stream that is held up must not exceed the limit of memory. A copy that gets no memory must wait. These
- * are shorter than a ring, and so have rings of their own. */
+ * have rings of their own. */
 static void copies_wait_for_memory(void **state)
 {
     enum { COPIES = 40 };
@@ -478,16 +484,19 @@ static void copies_wait_for_memory(void **state)
     close_gate();
     while (device.stager.held_bytes + bytes + 4096 <= device.stager.limit_bytes && count < COPIES - 1) {
         set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
+        copies[count].request.own_ring = true;
         start(&copies[count]);
         assert_int_equal(copies[count++].status, LEAT_OK);
     }
     assert_true(count > 2 && count < COPIES - 1);
     assert_true(device.stager.held_bytes <= device.stager.limit_bytes);
     set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
+    copies[count].request.own_ring = true;
     copies[count].request.no_wait = true;
     start(&copies[count]);
     assert_int_equal(copies[count].status, LEATI_DECLINED);
     set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
+    copies[count].request.own_ring = true;
     copies[count].status = LEAT_ERROR_INVALID;
     assert_int_equal(pthread_create(&thread, NULL, start_copy, &copies[count]), 0);
     moment();
@@ -502,10 +511,12 @@ static void copies_wait_for_memory(void **state)
     close_gate();
     for (int i = 0; i < count; i++) {
         set_up(&copies[i], LEATI_DIRECTION_IN, host, memory, bytes);
+        copies[i].request.own_ring = true;
         start(&copies[i]);
     }
     fail_at(HEALTH, 1);
     set_up(&copies[count], LEATI_DIRECTION_IN, host, memory, bytes);
+    copies[count].request.own_ring = true;
     start(&copies[count]);
     assert_int_equal(copies[count].status, LEATI_DECLINED);
     open_gate();
@@ -564,7 +575,7 @@ int main(void)
         STAGING_TEST(eager_copies_need_a_whole_ring),
         STAGING_TEST(eager_copies_return_their_failures),
         STAGING_TEST(reserved_memory_goes_back),
-        STAGING_TEST(long_copies_share_a_ring),
+        STAGING_TEST(copies_share_a_ring),
         STAGING_TEST(many_long_copies_find_flags),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
