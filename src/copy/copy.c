@@ -89,7 +89,24 @@ LEATI_HOT leat_status leati_plan_wait(const struct leati_plan *plan, struct leat
         return LEAT_OK;
     LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
     /* The jobs of the shares have told only the timeline about a failure. */
-    return plan->protocol == LEATI_PROTOCOL_RAILS ? leati_timeline_take_failure(stream->timeline) : LEAT_OK;
+    return plan->protocol == LEATI_PROTOCOL_RAILS ? leati_timeline_take_failure(stream->timeline)
+                                                  : leati_stream_driver_failure(stream);
+}
+
+/* Call before the submission of a copy for which leati_plan_wait() takes the failure that the driver keeps. Waits
+ * for earlier copies and leaves their failure to leat_stream_synchronize(), so that leat_copy_sync() returns the
+ * failure of its own copy only. */
+LEATI_HOT static leat_status set_earlier_failure_aside(const struct leati_plan *plan)
+{
+    leat_stream *stream = plan->transfer.stream;
+    struct leati_driver *driver = stream->device->driver;
+
+    if (!driver->ops->stream_take_failure || plan->protocol != LEATI_PROTOCOL_DRIVER ||
+        plan->transfer.direction == LEATI_DIRECTION_DEVICE)
+        return LEAT_OK;
+    LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
+    leati_stream_keep_driver_failure(stream);
+    return LEAT_OK;
 }
 
 /* ---- the public calls ---- */
@@ -111,10 +128,13 @@ LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream
     return leati_error_restore(LEAT_OK, &before);
 }
 
+/* job: NULL if the caller does not wait for the copy. */
 LEATI_HOT static leat_status copy(struct leati_plan *plan, leat_stream *stream, void *dst, const void *src,
                                   size_t bytes, struct leati_job **job)
 {
     LEATI_TRY(leati_plan_copy(plan, stream, dst, src, bytes, false, true));
+    if (job)
+        LEATI_TRY(set_earlier_failure_aside(plan));
     if (plan->transfer.unasked && plan->transfer.direction != LEATI_DIRECTION_DEVICE)
         return submit_unasked(plan, stream, dst, src, bytes, job);
     return leati_plan_submit(plan, job);

@@ -193,6 +193,18 @@ bool leati_stream_known_idle(const leat_stream *stream);
  * Returns false, without a message, if that query fails. */
 bool leati_stream_is_idle(leat_stream *stream);
 
+/* Waits as leat_stream_synchronize(), but leaves failures of copies to that call. */
+leat_status leati_stream_finish(leat_stream *stream);
+
+/* Returns the failure of a copy that was complete before this call, once, if only the driver knows it (the entry
+ * stream_take_failure); failures of copies by leat's threads are in the timeline. Only for calls that must report
+ * failures of copies: leat_stream_synchronize(), leat_device_close(), and leat_copy_sync() for its own copy. */
+leat_status leati_stream_driver_failure(leat_stream *stream);
+
+/* Moves this failure, if there is one, to the timeline, so that the next leat_stream_synchronize() returns it and
+ * leati_stream_driver_failure() concerns only later copies. */
+void leati_stream_keep_driver_failure(leat_stream *stream);
+
 #define LEATI_CONTAINER_OF(link_pointer, type) ((type *)(void *)((char *)(link_pointer)-offsetof(type, link)))
 
 void leati_link_add(struct leati_link *head, struct leati_link *link);

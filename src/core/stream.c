@@ -183,16 +183,33 @@ leat_status leat_stream_destroy(leat_stream *stream)
                              : leati_fail_in(status, "leat_stream_destroy on %s: it is gone, but", device->name);
 }
 
-/* Returns the failure of a copy on a stream whose work is complete, if no call has returned it. Such failures are
- * known to the timeline, for copies of leat's threads, or to the stream of the CPU device. The handle of a foreign
- * stream may be invalid by now. */
-static leat_status unreported_failure(leat_stream *stream)
+LEATI_HOT leat_status leati_stream_driver_failure(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
+
+    return driver->ops->stream_take_failure ? driver->ops->stream_take_failure(driver, stream->native) : LEAT_OK;
+}
+
+void leati_stream_keep_driver_failure(leat_stream *stream)
+{
+    struct leati_hearing hearing;
+    leat_status status;
+
+    leati_error_hear_begin(&hearing);
+    status = leati_stream_driver_failure(stream);
+    if (status != LEAT_OK)
+        leati_timeline_failed(stream->timeline, status, leat_last_error());
+    leati_error_hear_end(&hearing);
+}
+
+/* Returns the failure of a copy on a stream whose work is complete, if no call has returned it. The handle of a
+ * foreign stream may be invalid by now. */
+static leat_status unreported_failure(leat_stream *stream)
+{
     leat_status status = leati_timeline_take_failure(stream->timeline);
 
     if (status == LEAT_OK && !atomic_load_explicit(&stream->foreign, memory_order_relaxed))
-        status = driver->ops->stream_synchronize(driver, stream->native);
+        status = leati_stream_driver_failure(stream);
     return status;
 }
 
@@ -258,26 +275,18 @@ static void tell_waited(leat_stream *stream)
         hooks->stream_waited(stream);
 }
 
-LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
+LEATI_HOT leat_status leati_stream_finish(leat_stream *stream)
 {
     struct leati_driver *driver;
-    leat_status status;
     uint64_t seq, submitted;
 
-    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_stream_synchronize");
-    LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
-    LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
-    if (leati_traced())
-        leati_span_stream(&stream->traced);
     if (atomic_load_explicit(&stream->foreign, memory_order_relaxed) ||
         !leati_timeline_waited_already(stream->timeline)) {
         driver = stream->device->driver;
         submitted = atomic_load_explicit(&stream->timeline->submitted, memory_order_relaxed);
         seq = leati_timeline_advance(stream->timeline);
         leati_wait_begins(stream->device, driver->ops->stream_query, stream->native);
-        status = driver->ops->stream_synchronize(driver, stream->native);
-        if (status != LEAT_OK)
-            return leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
+        LEATI_TRY(driver->ops->stream_synchronize(driver, stream->native));
         leati_timeline_seen_idle(stream->timeline, submitted);
         seen_done(stream, seq);
     } else {
@@ -285,7 +294,23 @@ LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
     }
     if (atomic_load_explicit(&stream->timeline->takes_over, memory_order_relaxed))
         tell_waited(stream);
-    status = leati_timeline_take_failure(stream->timeline);
+    return LEAT_OK;
+}
+
+LEATI_HOT leat_status leat_stream_synchronize(leat_stream *stream)
+{
+    leat_status status;
+
+    LEATI_SPAN(LEATI_TRACE_SYNCHRONIZE, "leat_stream_synchronize");
+    LEATI_TRY(leati_check_permitted("leat_stream_synchronize"));
+    LEATI_TRY(leati_check_stream("leat_stream_synchronize", stream));
+    if (leati_traced())
+        leati_span_stream(&stream->traced);
+    status = leati_stream_finish(stream);
+    if (status == LEAT_OK)
+        status = leati_timeline_take_failure(stream->timeline);
+    if (status == LEAT_OK)
+        status = leati_stream_driver_failure(stream);
     return status == LEAT_OK ? status
                              : leati_fail_in(status, "leat_stream_synchronize on %s", stream->device->name);
 }

@@ -270,6 +270,12 @@ struct leati_driver_ops {
     leat_status (*stream_query)(struct leati_driver *driver, void *stream);
     leat_status (*stream_synchronize)(struct leati_driver *driver, void *stream);
 
+    /* Returns the failure of an asynchronous copy that is complete, once, or LEAT_OK if no copy of the stream has
+     * failed since the last call. Keeps the first failure only, and does not wait. A driver with this entry does
+     * not return such failures from stream_synchronize, because leat also waits for streams on behalf of calls
+     * that must not report them. Optional: without it the other entries return all failures of earlier work. */
+    leat_status (*stream_take_failure)(struct leati_driver *driver, void *stream);
+
     /* Makes the stream wait for the event's latest record at the time of this call. Required. */
     leat_status (*stream_wait)(struct leati_driver *driver, void *stream, void *event);
 

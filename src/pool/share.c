@@ -437,14 +437,14 @@ static leat_status export_block(struct leat_share *share, leat_stream *stream, v
     rest_bytes = exported.bytes - exported.requested_bytes;
     /* The pool may have submitted the work that clears the block. */
     if (!rest_bytes)
-        return exported.pool->scrub ? leat_stream_synchronize(stream) : LEAT_OK;
+        return exported.pool->scrub ? leati_stream_finish(stream) : LEAT_OK;
     leati_track_forget(exported.pool, (uintptr_t)rest, rest_bytes);
     leati_stream_piece_begins(stream);
     status = driver->ops->fill(driver, stream->native, rest, 0, 1, rest_bytes);
     leati_stream_piece_ends(stream);
     leati_timeline_submitted(stream->timeline);
     LEATI_TRY(status);
-    return leat_stream_synchronize(stream);
+    return leati_stream_finish(stream);
 }
 
 static leat_status export_physical(struct leat_share *share, void *ptr)

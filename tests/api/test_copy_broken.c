@@ -220,6 +220,88 @@ static void a_small_source_is_lost(void **state)
     still_copies(t->stream, t->device);
 }
 
+/* The calls that wait for the stream, or may do so, but report nothing about earlier copies. */
+enum waiting_call { FREE_GUARDED, COPY_SYNC_IN, COPY_SYNC_OUT, SYNCHRONIZE_DEVICE, CREATE_SHARE, WAITING_CALLS };
+
+/* Returns LEAT_OK also if the driver has no shares. */
+static leat_status share_and_end(leat_stream *stream)
+{
+    leat_pool_options exportable = LEAT_POOL_OPTIONS_INIT;
+    leat_status status;
+    leat_share *share;
+    leat_device *device;
+    leat_pool *pool;
+    void *block;
+
+    exportable.dedicated = exportable.exportable = 1;
+    OK(leat_stream_device(stream, &device));
+    OK(leat_pool_create(device, &exportable, &pool));
+    OK(leat_pool_alloc(stream, pool, 1000, &block));
+    status = leat_share_create(stream, block, NULL, &share);
+    if (status == LEAT_OK)
+        OK(leat_share_destroy(share));
+    OK(leat_free(stream, block));
+    OK(leat_pool_destroy(pool));
+    return status == LEAT_ERROR_UNSUPPORTED ? LEAT_OK : status;
+}
+
+static leat_status call_that_waits(enum waiting_call call, struct test_state *t, void *block, void *memory,
+                                   void *own)
+{
+    switch (call) {
+    case FREE_GUARDED:
+        return leat_free(t->stream, block);
+    case COPY_SYNC_IN:
+        return leat_copy_sync(t->stream, memory, own, PAGE);
+    case COPY_SYNC_OUT:
+        return leat_copy_sync(t->stream, own, memory, PAGE);
+    case CREATE_SHARE:
+        return share_and_end(t->stream);
+    default:
+        return leat_device_synchronize(t->device);
+    }
+}
+
+/* Such a call must succeed, and must leave the failure to leat_stream_synchronize(). */
+static void other_calls_leave_the_failure_to_the_stream(void **state)
+{
+    struct test_state *t = *state;
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, MAP_BYTES), *own = test_buffer(PAGE);
+    leat_pool_options guarded = LEAT_POOL_OPTIONS_INIT;
+    leat_device_info info = LEAT_DEVICE_INFO_INIT;
+    leat_pool *pool;
+
+    test_let_leat_catch_faults();
+    OK(leat_device_get_info(t->device, &info));
+    guarded.guard = 1;
+    OK(leat_pool_create(t->device, &guarded, &pool));
+    memset(own, 0, PAGE);
+    for (enum waiting_call call = 0; call < WAITING_CALLS; call++) {
+        struct mapping m = map(PROTECTED, 0);
+        struct test_gate *gate;
+        void *block;
+
+        if (call == CREATE_SHARE && !info.virtual_memory)
+            continue;
+        OK(leat_pool_alloc(t->stream, pool, 1000, &block));
+        gate = test_gate_close(t->stream);
+        OK(leat_copy(t->stream, memory, m.ptr, MAP_BYTES));
+        lose(&m, PROTECTED);
+        test_gate_open(gate);
+        OK(call_that_waits(call, t, block, memory, own));
+        assert_int_equal(leat_stream_synchronize(t->stream), LEAT_ERROR_POINTER);
+        expect_address(&m, PROTECTED);
+        OK(leat_stream_synchronize(t->stream));
+        if (call != FREE_GUARDED)
+            OK(leat_free(t->stream, block));
+        unmap(&m);
+    }
+    OK(leat_pool_destroy(pool));
+    free(own);
+    OK(leat_memory_free(memory));
+    still_copies(t->stream, t->device);
+}
+
 /* Both source and destination are host memory. */
 static void host_memory_is_lost_under_a_copy_to_host_memory(void **state)
 {
@@ -337,6 +419,7 @@ static const struct CMUnitTest tests[] = {
     STATE_TEST(a_source_is_lost),
     STATE_TEST(a_destination_is_lost),
     STATE_TEST(a_small_source_is_lost),
+    STATE_TEST(other_calls_leave_the_failure_to_the_stream),
     STATE_TEST(host_memory_is_lost_under_a_copy_to_host_memory),
     STATE_TEST(copy_sync_says_what_went_wrong),
     cmocka_unit_test(a_failure_that_nobody_asks_for),

@@ -27,15 +27,15 @@ static void only_the_nth_call_fails(void **state)
     for (uint64_t n = 1; n <= 3; n++) {
         leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, NULL, n);
         for (uint64_t call = 1; call <= 4; call++) {
-            leat_status status = leat_stream_synchronize(t->stream);
+            leat_status status = leat_stream_query(t->stream);
 
             assert_int_equal(status, call == n ? LEAT_ERROR_DRIVER : LEAT_OK);
             assert_int_equal(leati_fault_fired(wrapper()), call >= n);
             assert_int_equal(leati_fault_calls(wrapper()), call);
         }
-        assert_string_equal(leati_fault_entry(wrapper()), "stream_synchronize");
+        assert_string_equal(leati_fault_entry(wrapper()), "stream_query");
     }
-    assert_non_null(strstr(leat_last_error(), "fault driver: call 3 (stream_synchronize) was made to fail"));
+    assert_non_null(strstr(leat_last_error(), "fault driver: call 3 (stream_query) was made to fail"));
 
     /* The fault driver counts only calls of the named entry. */
     leati_fault_arm(wrapper(), LEATI_FAULT_FAIL, "event_create", 2);

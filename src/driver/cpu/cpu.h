@@ -190,6 +190,7 @@ leat_status cpu_stream_adopt(struct leati_driver *driver, void *device, void *na
 void *cpu_stream_native(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_query(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_synchronize(struct leati_driver *driver, void *stream);
+leat_status cpu_stream_take_failure(struct leati_driver *driver, void *stream);
 leat_status cpu_stream_wait(struct leati_driver *driver, void *stream, void *event);
 leat_status cpu_stream_mem_ops(struct leati_driver *driver, void *stream, const struct leati_mem_op *values,
                                unsigned count);
@@ -222,7 +223,7 @@ void cpu_stream_push(void *stream, struct cpu_work *work);
 bool cpu_stream_run_here(void *stream, struct cpu_work *work);
 
 /* Reports that a copy of the stream could not access pageable memory at the address fault. Only the next
- * cpu_stream_synchronize() returns this failure. Pass the result of cpu_stream_core(), because the public handle
+ * cpu_stream_take_failure() returns this failure. Pass the result of cpu_stream_core(), because the public handle
  * may already be destroyed. */
 void cpu_stream_lost(struct cpu_stream *stream, const void *dst, const void *src, size_t bytes, uintptr_t fault);
 struct cpu_stream *cpu_stream_core(void *stream);

@@ -240,6 +240,7 @@ static const struct leati_driver_ops ops = {
     .stream_native = cpu_stream_native,
     .stream_query = cpu_stream_query,
     .stream_synchronize = cpu_stream_synchronize,
+    .stream_take_failure = cpu_stream_take_failure,
     .stream_wait = cpu_stream_wait,
     .stream_mem_ops = cpu_stream_mem_ops,
     .launch_host = cpu_launch_host,

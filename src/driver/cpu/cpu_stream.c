@@ -351,11 +351,17 @@ leat_status cpu_stream_query(struct leati_driver *driver, void *handle)
 
 leat_status cpu_stream_synchronize(struct leati_driver *driver, void *handle)
 {
+    (void)driver;
+    drain(cpu_stream_core(handle));
+    return LEAT_OK;
+}
+
+leat_status cpu_stream_take_failure(struct leati_driver *driver, void *handle)
+{
     struct cpu_stream *stream = cpu_stream_core(handle);
     char lost[sizeof stream->lost];
 
     (void)driver;
-    drain(stream);
     leati_lock(&stream->lock);
     memcpy(lost, stream->lost, sizeof lost);
     stream->lost[0] = '\0';

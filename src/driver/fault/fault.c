@@ -67,6 +67,7 @@
     X(stream_native)                                                                                              \
     X(stream_query)                                                                                               \
     X(stream_synchronize)                                                                                         \
+    X(stream_take_failure)                                                                                        \
     X(stream_wait)                                                                                                \
     X(stream_mem_ops)                                                                                             \
     X(stream_stamp)                                                                                               \
@@ -496,6 +497,23 @@ static leat_status wrap_stream_synchronize(struct leati_driver *driver, void *st
         return fail(ENTRY_stream_synchronize, failing);
     LEATI_TRY(fault->inner->ops->stream_synchronize(fault->inner, stream));
     return drain_hidden(fault, stream);
+}
+
+static leat_status wrap_stream_take_failure(struct leati_driver *driver, void *stream)
+{
+    struct fault *fault = fault_of(driver);
+    struct leati_driver *inner = fault->inner;
+    uint64_t failing = enter(fault, ENTRY_stream_take_failure);
+    leat_status status;
+
+    if (failing)
+        return fail(ENTRY_stream_take_failure, failing);
+    LEATI_TRY(inner->ops->stream_take_failure(inner, stream));
+    leati_lock(&fault->loose_lock);
+    status =
+        fault->hidden && stream == fault->loose ? inner->ops->stream_take_failure(inner, fault->hidden) : LEAT_OK;
+    leati_unlock(&fault->loose_lock);
+    return status;
 }
 
 /* LEATI_FAULT_ORDER_LOOSE should break the order of work, but not access memory that is not allocated. So this
