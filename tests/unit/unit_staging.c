@@ -434,6 +434,40 @@ static void copies_share_a_ring(void **state)
     free(memory);
 }
 
+/* While a copy is reserved in a ring, no other may join, because it could be submitted first; nor after one that was
+ * dropped, whose chunks would never leave the ring. */
+static void a_reserved_copy_closes_its_ring(void **state)
+{
+    enum { COPIES = 4 };
+    static struct copy copies[COPIES];
+    const size_t bytes = 2 * MIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
+    char *host = buffer(bytes), *memory = buffer(COPIES * bytes);
+    struct leati_job *reserved = NULL;
+
+    (void)state;
+    fill(host, bytes, 16);
+    close_gate();
+    for (unsigned i = 0; i < COPIES; i++) {
+        set_up(&copies[i], LEATI_DIRECTION_IN, host, memory + i * bytes, bytes);
+        copies[i].request.context = &copies[i];
+        if (i == 1)
+            assert_int_equal(leati_stager_reserve(&device.stager, &copies[i].request, &reserved), LEAT_OK);
+        else
+            start(&copies[i]);
+        assert_int_equal(device.stager.held_bytes, (i < 2 ? 1 : 2) * ring);
+        if (i == 2)
+            leati_stager_drop(&device.stager, reserved);
+    }
+    open_gate();
+    for (unsigned i = 0; i < COPIES; i++)
+        if (i != 1) {
+            finish(&copies[i], LEAT_OK);
+            expect(memory + i * bytes, bytes, 16);
+        }
+    free(host);
+    free(memory);
+}
+
 /* More long copies than a ring has flags for. The flags of the first are not used again before the second is over, which
  * reads them. */
 static void many_long_copies_find_flags(void **state)
@@ -576,6 +610,7 @@ int main(void)
         STAGING_TEST(eager_copies_return_their_failures),
         STAGING_TEST(reserved_memory_goes_back),
         STAGING_TEST(copies_share_a_ring),
+        STAGING_TEST(a_reserved_copy_closes_its_ring),
         STAGING_TEST(many_long_copies_find_flags),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
