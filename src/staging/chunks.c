@@ -63,44 +63,44 @@ static void set_parts(const struct leati_cut *cut, struct leati_chunk *chunk)
 }
 
 /* Removes the oldest chunk from the queue. */
-static void remove_oldest(struct leati_ring_order *order)
+static void remove_oldest(struct leati_ring_queue *queue)
 {
-    leati_assert(order->first < order->end);
-    order->gone = order->chunks[order->first++ % LEATI_RING_CHUNKS];
+    leati_assert(queue->first < queue->end);
+    queue->gone = queue->chunks[queue->first++ % LEATI_RING_CHUNKS];
 }
 
-static const struct leati_ring_chunk *oldest(const struct leati_ring_order *order)
+static const struct leati_ring_chunk *oldest(const struct leati_ring_queue *queue)
 {
-    return order->first < order->end ? &order->chunks[order->first % LEATI_RING_CHUNKS] : NULL;
+    return queue->first < queue->end ? &queue->chunks[queue->first % LEATI_RING_CHUNKS] : NULL;
 }
 
 /* Removes all chunks from the queue that share a page with a new chunk, and those that came before them. Whole pages are
  * compared, because a read of whole blocks may write all of a page. */
-static void make_room(struct leati_ring_order *order, const struct leati_ring_chunk *chunk)
+static void make_room(struct leati_ring_queue *queue, const struct leati_ring_chunk *chunk)
 {
     const struct leati_ring_chunk *old;
-    uint64_t keep = order->first;
+    uint64_t keep = queue->first;
 
-    for (uint64_t i = order->first; i < order->end; i++) {
-        old = &order->chunks[i % LEATI_RING_CHUNKS];
+    for (uint64_t i = queue->first; i < queue->end; i++) {
+        old = &queue->chunks[i % LEATI_RING_CHUNKS];
         if (old->place < chunk->place + chunk->bytes && chunk->place < old->place + old->bytes)
             keep = i + 1;
     }
-    while (order->first < keep)
-        remove_oldest(order);
-    while ((old = oldest(order)) &&
-           (order->end - order->first == LEATI_RING_CHUNKS || chunk->copy - old->copy >= LEATI_RING_COPIES_BACK))
-        remove_oldest(order);
+    while (queue->first < keep)
+        remove_oldest(queue);
+    while ((old = oldest(queue)) &&
+           (queue->end - queue->first == LEATI_RING_CHUNKS || chunk->copy - old->copy >= LEATI_RING_COPIES_BACK))
+        remove_oldest(queue);
 }
 
 /* Places the chunks in the ring one after the other. A chunk that does not fit before the end of the ring starts
  * at offset 0. */
 static void place_all(const struct leati_cut *cut, struct leati_chunk *chunks, uint32_t count)
 {
-    struct leati_ring_order own = {.at = 0}, *order = cut->order ? cut->order : &own;
+    struct leati_ring_queue own = {.at = 0}, *queue = cut->queue ? cut->queue : &own;
 
     for (uint32_t c = 0; c < count; c++) {
-        struct leati_ring_chunk chunk = {.place = order->at,
+        struct leati_ring_chunk chunk = {.place = queue->at,
                                          .bytes = round_up(chunks[c].bytes, PAGE_BYTES),
                                          .copy = cut->copy,
                                          .after = c + 1};
@@ -108,12 +108,12 @@ static void place_all(const struct leati_cut *cut, struct leati_chunk *chunks, u
         if (chunk.place + chunks[c].bytes > cut->ring_bytes)
             chunk.place = 0;
         leati_assert(chunk.place % PAGE_BYTES == 0 && chunk.place + chunks[c].bytes <= cut->ring_bytes);
-        make_room(order, &chunk);
-        order->chunks[order->end++ % LEATI_RING_CHUNKS] = chunk;
-        order->at = chunk.place + chunk.bytes;
+        make_room(queue, &chunk);
+        queue->chunks[queue->end++ % LEATI_RING_CHUNKS] = chunk;
+        queue->at = chunk.place + chunk.bytes;
         chunks[c].place = chunk.place;
-        chunks[c].after = order->gone.after;
-        chunks[c].copies_back = chunks[c].after ? (uint32_t)(cut->copy - order->gone.copy) : 0;
+        chunks[c].after = queue->gone.after;
+        chunks[c].copies_back = chunks[c].after ? (uint32_t)(cut->copy - queue->gone.copy) : 0;
         leati_assert(chunks[c].copies_back <= LEATI_RING_COPIES_BACK &&
                      (chunks[c].copies_back || chunks[c].after <= c));
     }
@@ -141,7 +141,7 @@ uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chun
     size_t all = cut->in_blocks ? round_up(cut->bytes + cut->lead_bytes, PAGE_BYTES) : cut->bytes, left = all;
     uint32_t count = 0;
 
-    leati_assert(cut->bytes && (!cut->order || !cut->out) && (!cut->follows || cut->order));
+    leati_assert(cut->bytes && (!cut->queue || !cut->out) && (!cut->follows || cut->queue));
     leati_assert(cut->in_blocks ? cut->lead_bytes < PAGE_BYTES && !cut->most_bytes && !cut->unit_bytes
                                 : !cut->lead_bytes);
     /* If the whole copy fits into the ring, the ring does not limit the size of chunks. */

@@ -42,7 +42,7 @@ struct leati_ring_chunk {
 
 /* What is in a ring: the chunks of one copy into the device, or of several that follow one another on a stream. They
  * leave the ring in the order in which they came. All zeros: an empty ring. */
-struct leati_ring_order {
+struct leati_ring_queue {
     /* A queue: chunk number n is chunks[n % LEATI_RING_CHUNKS]; numbers first to end - 1 are in the queue. */
     struct leati_ring_chunk chunks[LEATI_RING_CHUNKS];
     uint64_t first, end;
@@ -66,7 +66,7 @@ struct leati_cut {
     bool out;          /* from the device: the small chunks are at the end */
     /* NULL: the ring is empty, and of this copy alone. Else the copy has the number copy in the ring, and continues
      * where the copy before ends. A call that fills chunks also adds them to the ring. */
-    struct leati_ring_order *order;
+    struct leati_ring_queue *queue;
     uint64_t copy;
     bool follows;      /* to the device: the link is busy with the copy before, so no chunk need be small */
     unsigned threads;  /* number of threads that will share a chunk */

@@ -90,7 +90,7 @@ struct leati_storage {
 
 enum { LEATI_RING_JOBS = 256 }; /* the most jobs that share a ring at once */
 
-/* A block of pinned memory with flags and a ring, and the jobs that use it. block to order are constant, but not *order;
+/* A block of pinned memory with flags and a ring, and the jobs that use it. block to queue are constant, but not *queue;
  * the rest is protected by jobs_lock of stager.c. */
 struct leati_shared_ring {
     struct leati_flags *block; /* flags for each job; the ring follows them */
@@ -99,7 +99,7 @@ struct leati_shared_ring {
     enum leati_store_policy policy;
     /* NULL: the ring is of one job. Else jobs of one stream may share it, and this is what is in it. Used by the thread
      * that reserves a job, while joinable is false. */
-    struct leati_ring_order *order;
+    struct leati_ring_queue *queue;
     unsigned users; /* number of jobs that are not over */
     uint64_t jobs;  /* number of jobs that came into the ring; job number i has the flags block[i % LEATI_RING_JOBS] */
     bool used[LEATI_RING_JOBS]; /* which flags belong to a job that is not over */

@@ -373,7 +373,7 @@ static void leave_ring(struct leati_stager *stager, struct leati_job *job) LEATI
         return;
     stager->held_bytes -= ring->bytes + ring->flags_bytes;
     leati_stager_give_back(stager, ring->block);
-    free(ring->order);
+    free(ring->queue);
     free(ring);
 }
 
@@ -531,13 +531,13 @@ static bool new_ring(struct leati_job *job, struct leati_stager *stager, bool is
 
     if (!ring)
         return false;
-    ring->order = is_shared ? calloc(1, sizeof *ring->order) : NULL;
+    ring->queue = is_shared ? calloc(1, sizeof *ring->queue) : NULL;
     ring->flags_bytes = is_shared ? LEATI_RING_JOBS * sizeof *ring->block : FLAGS_BYTES;
     ring->policy = job->policy;
-    if (!is_shared || ring->order)
+    if (!is_shared || ring->queue)
         ring->block = take_ring(stager, job->policy, ring->flags_bytes, wanted, least, may_wait, &ring->bytes);
     if (!ring->block) {
-        free(ring->order);
+        free(ring->queue);
         free(ring);
         return false;
     }
@@ -592,7 +592,7 @@ static bool join_ring(struct leati_job *job, struct leati_stager *stager,
             before->direction != LEATI_DIRECTION_IN)
             continue;
         *follows = true;
-        if (before->shared && before->shared->order && before->shared->policy == policy &&
+        if (before->shared && before->shared->queue && before->shared->policy == policy &&
             before->shared->bytes == wanted)
             ring = before->shared;
     }
@@ -613,7 +613,7 @@ static bool join_ring(struct leati_job *job, struct leati_stager *stager,
 static void share_ring(struct leati_job *job)
 {
     leati_lock(&jobs_lock);
-    if (job->shared && job->shared->order) {
+    if (job->shared && job->shared->queue) {
         job->shared->end = job->end;
         job->shared->joinable = true;
     }
@@ -663,8 +663,8 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
                             .out = request->direction == LEATI_DIRECTION_OUT,
                             .threads = stager->share};
 
-    if (job->shared && job->shared->order) {
-        cut.order = job->shared->order;
+    if (job->shared && job->shared->queue) {
+        cut.queue = job->shared->queue;
         cut.copy = job->number;
     }
     /* Two chunks of the copy before that are left keep the link busy while the first of this job is filled. Relaxed: only

@@ -167,7 +167,7 @@ static void follow_in_a_ring(size_t ring, size_t most, unsigned seed)
 {
     enum { COPIES = 100, CHUNKS_MOST = 10000 };
     static struct leati_chunk all[CHUNKS_MOST];
-    struct leati_ring_order order = {.at = 0};
+    struct leati_ring_queue queue = {.at = 0};
     uint32_t begins[COPIES], total = 0, gate = 0; /* where each copy begins in all, chunks so far, chunks that left */
 
     for (unsigned i = 0; i < COPIES; i++) {
@@ -175,7 +175,7 @@ static void follow_in_a_ring(size_t ring, size_t most, unsigned seed)
                                 .ring_bytes = ring,
                                 .in_blocks = rand_r(&seed) % 2,
                                 .threads = 3,
-                                .order = &order,
+                                .queue = &queue,
                                 .copy = i,
                                 .follows = i && rand_r(&seed) % 2};
         struct leati_chunk *chunks;
