@@ -124,6 +124,8 @@ LEATI_HOT static leat_status submit_unasked(struct leati_plan *plan, leat_stream
     if (status != LEAT_ERROR_POINTER && status != LEATI_DECLINED)
         return status;
     LEATI_TRY(leati_plan_copy(plan, stream, dst, src, bytes, false, false));
+    if (job) /* the first plan may have had another protocol */
+        LEATI_TRY(set_earlier_failure_aside(plan));
     LEATI_TRY(leati_plan_submit(plan, job));
     return leati_error_restore(LEAT_OK, &before);
 }

@@ -22,7 +22,8 @@ struct leati_chunk {
     size_t place;         /* offset in the ring */
     size_t lead_bytes;    /* difference between part_bytes and the size of the first part */
     uint32_t after;       /* number of chunks that must have left the ring before this chunk may enter; 0: none */
-    uint32_t copies_back; /* they are of the copy that is so many before this one in the ring; 0: of this copy */
+    uint32_t copies_back; /* those are of the copy that is so many before this one in the ring: copy 7 with 2 waits for
+                             chunks of copy 5; 0: of this copy */
     uint32_t parts;       /* number of parts; a thread takes and copies one part at a time */
     size_t part_bytes;    /* size of each part except the first and the last */
     atomic_uint finished; /* number of finished parts */
@@ -85,8 +86,8 @@ static inline size_t leati_chunk_part(const struct leati_chunk *chunk, uint32_t 
  * lead_bytes must add them to bytes. */
 size_t leati_staging_ring_bytes(size_t bytes, size_t most_bytes);
 
-/* Returns the number of chunks of a copy. If chunks is not NULL, fills all these chunks. A copy that fits into its ring
- * and has at most LEATI_RING_CHUNKS chunks waits for none of its own. */
+/* Returns the number of chunks of a copy. If chunks is not NULL, fills all these chunks. With even_bytes and a ring that
+ * holds the whole copy, no chunk waits for another. */
 uint32_t leati_staging_cut(const struct leati_cut *cut, struct leati_chunk *chunks);
 
 #endif

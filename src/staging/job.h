@@ -13,9 +13,9 @@
  * All these waits and writes are submitted to the stream during the copy call. So there is no deadlock: the stream
  * waits only for the workers, which always make progress, and the workers wait only for the stream.
  *
- * Long copies of one stream into the device share a ring (struct leati_shared_ring), in which each continues where the
- * one before ends. So several in a row are staged as one long copy would be. Each has flags of its own, and its first
- * chunks enter the ring when DMAs of the copy before have made room.
+ * Copies into the device that follow each other on a stream share a ring (struct leati_shared_ring), in which each
+ * continues where the one before ends. So several in a row are staged as one long copy would be. Each has flags of its
+ * own, and its first chunks enter the ring when DMAs of the copies before have made room.
  */
 #ifndef LEATI_JOB_H
 #define LEATI_JOB_H
@@ -88,7 +88,7 @@ struct leati_storage {
 
 #define LEATI_STORAGE_NOT_YET INT_MIN
 
-enum { LEATI_RING_JOBS = 256 }; /* the most jobs that share a ring at once */
+enum { LEATI_RING_JOBS = 256 }; /* so many jobs have flags in a ring that is shared */
 
 /* A block of pinned memory with flags and a ring, and the jobs that use it. block to queue are constant, but not *queue;
  * the rest is protected by jobs_lock of stager.c. */
@@ -103,7 +103,9 @@ struct leati_shared_ring {
     unsigned users; /* number of jobs that are not over */
     uint64_t jobs;  /* number of jobs that came into the ring; job number i has the flags block[i % LEATI_RING_JOBS] */
     bool used[LEATI_RING_JOBS]; /* which flags belong to a job that is not over */
-    uint32_t end;   /* of the job that came last, see struct leati_job */
+    /* Of the job that came last, see struct leati_job. */
+    uint32_t end;
+    bool early;
     /* Whether another job may come into the ring. None may while one is reserved, so the jobs are in stream order; nor
      * after one that was dropped or could be submitted only in part, because its chunks never leave the ring. */
     bool joinable;

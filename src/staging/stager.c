@@ -572,18 +572,18 @@ static bool has_flags(const struct leati_shared_ring *ring)
 }
 
 /*
- * Lets a copy into the device share the ring of the copies before it on its stream, if that has the size wanted and this
- * policy. With rings of their own, the workers would fill a ring ahead for each of many copies. This takes much pinned
- * memory, which the caches cannot hold, and when it runs out the last rings are short. Sets *follows to whether a copy
- * into the device is before it on its stream.
+ * Lets a copy into the device share the ring of the copies before it on its stream, if that ring has whole bytes and was
+ * made for this policy. With rings of their own, the workers would fill a ring ahead for each of many copies. This takes
+ * much pinned memory, which the caches cannot hold, and when it runs out the last rings are short. Sets *begins if a copy
+ * into the device is before it on its stream, and there is enough memory to begin a ring for those that come after it.
  */
 static bool join_ring(struct leati_job *job, struct leati_stager *stager,
-                      const struct leati_staging_request *request, enum leati_store_policy policy, size_t wanted,
-                      bool *follows)
+                      const struct leati_staging_request *request, enum leati_store_policy policy, size_t whole,
+                      bool *begins)
 {
     struct leati_shared_ring *ring = NULL;
 
-    *follows = false;
+    *begins = false;
     leati_lock(&jobs_lock);
     reap(stager);
     for (struct leati_job *before = stager->issued; before && !ring; before = before->next_issued) {
@@ -591,12 +591,13 @@ static bool join_ring(struct leati_job *job, struct leati_stager *stager,
         if (before->stream != request->stream || before->timeline != request->timeline ||
             before->direction != LEATI_DIRECTION_IN)
             continue;
-        *follows = true;
+        *begins = stager->held_bytes + RING_SHARE * (uint64_t)whole <= stager->limit_bytes;
         if (before->shared && before->shared->queue && before->shared->policy == policy &&
-            before->shared->bytes == wanted)
+            before->shared->bytes == whole)
             ring = before->shared;
     }
-    if (ring && ring->joinable && has_flags(ring)) {
+    /* An early copy must not wait for the turn of one that the stream has to reach first. */
+    if (ring && ring->joinable && (ring->early || !request->early) && has_flags(ring)) {
         ring->users++;
         /* Until this job is submitted: that of another thread could come first in the stream, not in the ring. */
         ring->joinable = false;
@@ -615,6 +616,7 @@ static void share_ring(struct leati_job *job)
     leati_lock(&jobs_lock);
     if (job->shared && job->shared->queue) {
         job->shared->end = job->end;
+        job->shared->early = job->early;
         job->shared->joinable = true;
     }
     leati_unlock(&jobs_lock);
@@ -667,8 +669,8 @@ static bool cut_job(struct leati_job *job, const struct leati_stager *stager,
         cut.queue = job->shared->queue;
         cut.copy = job->number;
     }
-    /* Two chunks of the copy before that are left keep the link busy while the first of this job is filled. Relaxed: only
-     * for speed. */
+    /* Two chunks of the copy before that are left, or the only one if the stream has not reached it, keep the link busy
+     * while the first of this job is filled. Relaxed: only for speed. */
     if (job->number)
         cut.follows = atomic_load_explicit(&flags_before(job)->completed_chunks, memory_order_relaxed) + 1 <
                       job->shared->end;
@@ -717,7 +719,7 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     size_t unit_bytes = request->unit_bytes, wanted = 0, whole = ring_most(stager, request) / PAGE_BYTES * PAGE_BYTES;
     /* Copies reuse a shared ring, so its lines stay in the caches; and pread() writes them through the caches. */
     enum leati_store_policy policy = request->storage.ops ? LEATI_STORE_POLICY_CACHED : stager->choice.in;
-    bool shares = may_share(stager, request), follows = false;
+    bool shares = may_share(stager, request), begins = false;
     /* The ring must hold at least a chunk of one unit. */
     size_t least =
         unit_bytes > RING_LEAST_BYTES ? leati_staging_ring_bytes(unit_bytes, SIZE_MAX) : RING_LEAST_BYTES;
@@ -731,11 +733,11 @@ static bool find_ring(struct leati_job *job, struct leati_stager *stager,
     }
     if (request->direction != LEATI_DIRECTION_HOST)
         wanted = leati_staging_ring_bytes(request->bytes + request->storage.lead, ring_most(stager, request));
-    if (shares && join_ring(job, stager, request, policy, whole, &follows)) {
+    if (shares && join_ring(job, stager, request, policy, whole, &begins)) {
         job->policy = policy;
     } else {
-        /* A copy that is shorter than a ring takes a whole one only if others may follow, as it follows others. */
-        shares = shares && (follows || wanted == whole);
+        /* A copy that fits into a ring takes a whole one only if others may follow, as it follows others. */
+        shares = shares && (begins || request->bytes + request->storage.lead > whole);
         if (shares)
             job->policy = policy;
         if (!new_ring(job, stager, shares, shares ? whole : wanted, least, !request->no_wait))
@@ -1157,6 +1159,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     bool is_held = !request->block;
     const struct leati_storage *storage = &request->storage;
     unsigned share = leati_stager_share(stager, storage, job->bytes);
+    unsigned many = stager->threads < THREADS_USUAL ? stager->threads : THREADS_USUAL;
     leat_status status;
 
     leati_assert(!request->eager || !started);
@@ -1168,10 +1171,10 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     atomic_init(&job->holders, is_held ? 2u : 1u);
     if (!request->block)
         leati_stager_keep(stager, job);
-    /* If copies follow one another in a ring, all threads are awake. Those that may not work on the first of them find
-     * no part in the others, and would only look for one again and again. */
-    if (job->number && share < stager->threads)
-        share = stager->threads;
+    /* If copies follow one another in a ring, the device's threads are awake. Those that may not work on the first of
+     * them find no part in the others, and would only look for one again and again. */
+    if (job->number && share < many)
+        share = many;
     leati_job_prepare(job, share);
     give_to_workers(stager, job, request);
     status = give_to_stream(stager, job, request);

@@ -468,6 +468,36 @@ static void a_reserved_copy_closes_its_ring(void **state)
     free(memory);
 }
 
+/* An early copy behind one that must wait for the stream has another ring, and is staged while the stream is held up. */
+static void an_early_copy_waits_for_none_that_is_not(void **state)
+{
+    static struct copy copies[2];
+    const size_t bytes[] = {257 * KIB, 100 * KIB};
+    const size_t ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
+    char *host = buffer(bytes[0]), *memory = buffer(2 * bytes[0]);
+
+    (void)state;
+    fill(host, bytes[0], 17);
+    close_gate();
+    for (unsigned i = 0; i < 2; i++) {
+        set_up(&copies[i], LEATI_DIRECTION_IN, host, memory + i * bytes[0], bytes[i]);
+        copies[i].request.early = i > 0;
+        start(&copies[i]);
+        assert_int_equal(copies[i].status, LEAT_OK);
+        assert_int_equal(device.stager.held_bytes, (i + 1) * ring);
+    }
+    while (!look(&copies[1]).staged)
+        moment();
+    assert_false(look(&copies[0]).staged);
+    open_gate();
+    for (unsigned i = 0; i < 2; i++) {
+        finish(&copies[i], LEAT_OK);
+        expect(memory + i * bytes[0], bytes[i], 17);
+    }
+    free(host);
+    free(memory);
+}
+
 /* More long copies than a ring has flags for. The flags of the first are not used again before the second is over, which
  * reads them. */
 static void many_long_copies_find_flags(void **state)
@@ -611,6 +641,7 @@ int main(void)
         STAGING_TEST(reserved_memory_goes_back),
         STAGING_TEST(copies_share_a_ring),
         STAGING_TEST(a_reserved_copy_closes_its_ring),
+        STAGING_TEST(an_early_copy_waits_for_none_that_is_not),
         STAGING_TEST(many_long_copies_find_flags),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
