@@ -1159,7 +1159,7 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
     bool is_held = !request->block;
     const struct leati_storage *storage = &request->storage;
     unsigned share = leati_stager_share(stager, storage, job->bytes);
-    unsigned many = stager->threads < THREADS_USUAL ? stager->threads : THREADS_USUAL;
+    unsigned most = stager->threads < THREADS_USUAL ? stager->threads : THREADS_USUAL;
     leat_status status;
 
     leati_assert(!request->eager || !started);
@@ -1173,8 +1173,8 @@ leat_status leati_stager_submit(struct leati_stager *stager, const struct leati_
         leati_stager_keep(stager, job);
     /* If copies follow one another in a ring, the device's threads are awake. Those that may not work on the first of
      * them find no part in the others, and would only look for one again and again. */
-    if (job->number && share < many)
-        share = many;
+    if (job->number && share < most)
+        share = most;
     leati_job_prepare(job, share);
     give_to_workers(stager, job, request);
     status = give_to_stream(stager, job, request);
