@@ -438,11 +438,12 @@ static void copies_share_a_ring(void **state)
  * dropped, whose chunks would never leave the ring. */
 static void a_reserved_copy_closes_its_ring(void **state)
 {
-    enum { COPIES = 4 };
+    enum { COPIES = 5 };
     static struct copy copies[COPIES];
+    static const size_t rings[COPIES] = {1, 1, 2, 2, 3}; /* how many there are after each copy */
     const size_t bytes = 2 * MIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
     char *host = buffer(bytes), *memory = buffer(COPIES * bytes);
-    struct leati_job *reserved = NULL;
+    struct leati_job *reserved[COPIES] = {NULL};
 
     (void)state;
     fill(host, bytes, 16);
@@ -450,20 +451,20 @@ static void a_reserved_copy_closes_its_ring(void **state)
     for (unsigned i = 0; i < COPIES; i++) {
         set_up(&copies[i], LEATI_DIRECTION_IN, host, memory + i * bytes, bytes);
         copies[i].request.context = &copies[i];
-        if (i == 1)
-            assert_int_equal(leati_stager_reserve(&device.stager, &copies[i].request, &reserved), LEAT_OK);
+        if (i % 2)
+            assert_int_equal(leati_stager_reserve(&device.stager, &copies[i].request, &reserved[i]), LEAT_OK);
         else
             start(&copies[i]);
-        assert_int_equal(device.stager.held_bytes, (i < 2 ? 1 : 2) * ring);
-        if (i == 2)
-            leati_stager_drop(&device.stager, reserved);
+        assert_int_equal(device.stager.held_bytes, rings[i] * ring);
+        if (i == 3)
+            leati_stager_drop(&device.stager, reserved[3]);
     }
+    leati_stager_drop(&device.stager, reserved[1]);
     open_gate();
-    for (unsigned i = 0; i < COPIES; i++)
-        if (i != 1) {
-            finish(&copies[i], LEAT_OK);
-            expect(memory + i * bytes, bytes, 16);
-        }
+    for (unsigned i = 0; i < COPIES; i += 2) {
+        finish(&copies[i], LEAT_OK);
+        expect(memory + i * bytes, bytes, 16);
+    }
     free(host);
     free(memory);
 }
