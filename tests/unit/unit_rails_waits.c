@@ -384,7 +384,7 @@ static void rails_end_after_their_last_flag(void **state)
     flag_plan.hold = 0;
     leati_protocol_force(LEATI_PROTOCOL_RAILS);
     /* The first copy makes the stager, the next ones count. The last one is held up, as soon as two in a row had the
-     * same number of operations: on a busy machine the shares of the links change. If it had fewer, it was not held up. */
+     * same number of operations: on a busy machine the shares of the links change. If it had fewer, it was not held. */
     for (unsigned before = 0, i = 0; !flag_plan.hold || flag_plan.at < flag_plan.hold; i++) {
         OK(leat_stream_synchronize(stream));
         assert_true(i < 50);
@@ -397,6 +397,10 @@ static void rails_end_after_their_last_flag(void **state)
         assert_true(flag_plan.at);
     }
     leati_protocol_force(LEATI_PROTOCOLS);
+    /* If it had more, another operation than the last is held up, and the stream waits for that. Then this run shows
+     * nothing. */
+    if (flag_plan.at > flag_plan.hold)
+        test_gate_open(watch.gate);
     OK(leat_stream_synchronize(stream));
     freed_early = false;
     held_before_free = watch_flag_free;
