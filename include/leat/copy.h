@@ -74,9 +74,9 @@ LEAT_NODISCARD LEAT_API leat_status leat_copy(leat_stream *stream, void *dst, co
 /*
  * leat_copy() with the contract of synchronous copies: when the call returns, a pageable source may be changed and
  * a pageable destination is complete. The call waits until a pageable source has been read; if dst is pageable, it
- * waits for the stream; otherwise it does not wait. To read a source that is longer than a ring (LEAT_COPY_RING), or that
- * follows such copies on its stream, the copies before must make room in the ring, so this also waits for the stream; see
- * docs/copies.md. The calling thread takes part in the copying.
+ * waits for the stream; otherwise it does not wait. If a source is longer than a ring (LEAT_COPY_RING), or follows other
+ * copies in one, earlier copies must first leave the ring, so the call may wait for the stream too (docs/copies.md). The
+ * calling thread takes part in the copying.
  * Errors: as leat_copy(), and failures while the bytes were moved.
  */
 LEAT_NODISCARD LEAT_API leat_status leat_copy_sync(leat_stream *stream, void *dst, const void *src, size_t bytes);

@@ -503,7 +503,7 @@ static void an_early_copy_waits_for_none_that_is_not(void **state)
  * reads them. */
 static void many_long_copies_find_flags(void **state)
 {
-    /* With this copy in flight, the next one takes a second ring. */
+    /* This copy finds no flags in the first ring, and takes a second one. */
     enum { COPIES = 1500, BOTH = LEATI_RING_JOBS - LEATI_RING_COPIES_BACK + 1 };
     static struct copy copies[COPIES];
     const size_t bytes = 257 * KIB, ring = 256 * KIB + LEATI_RING_JOBS * sizeof(struct leati_flags);
