@@ -233,6 +233,7 @@ static leat_status get_workers(struct leati_stager *stager, int node, int device
                           strerror(error), threads, leati_addresses_hint(&hint));
     }
     stager->workers = workers;
+    stager->devices = (unsigned)devices;
     stager->node = node;
     stager->threads = leati_workers_threads(workers, LEATI_WORK_COPIES);
     stager->share = stager->threads < SHARE_USUAL ? stager->threads : SHARE_USUAL;
@@ -836,6 +837,18 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->hooks = stager->hooks;
 }
 
+/* Returns how many of the threads for files may work on one copy that does not go past the cache: its device's part
+ * of them. With more threads than keep the device's link busy, most would wait, and keep processors busy. */
+static unsigned most_readers(const struct leati_stager *stager, unsigned threads)
+{
+    unsigned part;
+
+    leati_assert(stager->devices);
+    part = threads / stager->devices;
+    part = part > THREADS_USUAL ? part : THREADS_USUAL;
+    return threads < part ? threads : part;
+}
+
 unsigned leati_stager_share(const struct leati_stager *stager, const struct leati_storage *storage, size_t bytes)
 {
     size_t useful = bytes / BYTES_FOR_A_THREAD;
@@ -851,6 +864,8 @@ unsigned leati_stager_share(const struct leati_stager *stager, const struct leat
         readers = readers < stager->threads ? readers : stager->threads;
         useful = storage->part_bytes ? bytes / storage->part_bytes : useful > readers ? useful : readers;
         most = atomic_load_explicit(&stager->file_threads, memory_order_relaxed);
+        if (!storage->part_bytes)
+            most = most_readers(stager, most);
     }
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;
     return useful < most ? (unsigned)useful : most;

@@ -63,6 +63,7 @@ struct leati_stager {
     struct leati_workers *workers; /* NULL if staging is not possible */
     unsigned threads;              /* number of workers that may copy */
     unsigned share;                /* number of workers that may work on one copy at once */
+    unsigned devices;              /* number of devices that the workers are for */
     int node;                      /* NUMA node of the workers; -1: any */
     struct leati_staging_choice choice;
     uint64_t ring_bytes;  /* limit for the ring of one copy */

@@ -626,6 +626,27 @@ static void who_waits_helps(void **state)
     free(memory);
 }
 
+/* A device of several gets its part of the threads for files, but enough for its link, and past the cache all. */
+static void a_read_gets_the_threads_of_its_device(void **state)
+{
+    static const struct leati_storage_ops ops;
+    struct leati_storage cached = {.ops = &ops}, direct = {.ops = &ops, .part_bytes = MIB};
+    struct leati_stager *stager = &device.stager;
+    unsigned threads = atomic_exchange(&stager->file_threads, 32);
+
+    (void)state;
+    assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 32);
+    stager->devices = 2;
+    assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 16);
+    assert_int_equal(leati_stager_share(stager, &direct, (size_t)1 << 30), 32);
+    stager->devices = 4;
+    assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 12);
+    atomic_store(&stager->file_threads, 8);
+    assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 8);
+    stager->devices = 1;
+    atomic_store(&stager->file_threads, threads);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -646,6 +667,7 @@ int main(void)
         STAGING_TEST(many_long_copies_find_flags),
         STAGING_TEST(copies_wait_for_memory),
         STAGING_TEST(who_waits_helps),
+        STAGING_TEST(a_read_gets_the_threads_of_its_device),
     };
 
     begin_staging_tests();
