@@ -427,32 +427,35 @@ static uint64_t room_64ths(uint64_t units, unsigned tile)
     return (units + tile - 1) / tile * tile * 64 / units;
 }
 
-/* Chooses wide tiles unless there would be too few of them for the GPU, or they would have much more unused room
- * than small tiles. On an H200 wide tiles were faster with up to 1.5 times the room of small tiles, and slower
+/* Returns true if wide tiles are better than small ones: there are enough of them for the GPU, and they do not have
+ * much more unused room. On an H200 wide tiles were faster with up to 1.5 times the room of small tiles, and slower
  * with twice the room. */
-static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+static bool are_wide_tiles_best(const struct leati_canonical *canonical, const struct axes *axes)
 {
     unsigned unit = unit_number(canonical->unit_bytes), per_word = WORD_BYTES / canonical->unit_bytes;
-    unsigned small = small_cuts.on_words.words_i[unit] * per_word, wide_i, wide_j;
-    const struct gpu_cut *wide;
+    unsigned small = small_cuts.on_words.words_i[unit] * per_word;
+    const struct gpu_cut *wide = find_cut(canonical, axes, &wide_cuts, false);
+    unsigned wide_i = wide->words_i[unit] * per_word, wide_j = wide->words_j[unit] * per_word;
+
+    return canonical->payload_bytes / ((uint64_t)wide_i * wide_j * canonical->unit_bytes) >= 2 * BLOCKS_ENOUGH &&
+           room_64ths(axes->i.units, wide_i) * room_64ths(axes->j.units, wide_j) * 2 <=
+               room_64ths(axes->i.units, small) * room_64ths(axes->j.units, small) * 3;
+}
+
+static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+{
     struct axes axes;
 
     if (!find_axes(canonical, &axes))
         return false;
-    wide = find_cut(canonical, &axes, &wide_cuts, false);
-    wide_i = wide->words_i[unit] * per_word;
-    wide_j = wide->words_j[unit] * per_word;
-    if (canonical->payload_bytes / ((uint64_t)wide_i * wide_j * canonical->unit_bytes) < 2 * BLOCKS_ENOUGH ||
-        room_64ths(axes.i.units, wide_i) * room_64ths(axes.j.units, wide_j) * 2 >
-            room_64ths(axes.i.units, small) * room_64ths(axes.j.units, small) * 3)
-        return lay_tiles(canonical, &axes, &small_cuts, false, gpu);
-    return lay_tiles(canonical, &axes, &wide_cuts, false, gpu);
+    return lay_tiles(canonical, &axes, are_wide_tiles_best(canonical, &axes) ? &wide_cuts : &small_cuts, false, gpu);
 }
 
 /*
  * Returns true if so much room of tiles would be unused that ND tiles are faster. The limits were measured. For
  * units of 1 and 2 bytes tiles are faster even if they are two thirds empty, because ND tiles of narrow units are
- * slow. If lines do not begin at sectors, which makes tiles slower, tiles may be only a fifth empty.
+ * slow. If lines do not begin at sectors, which makes tiles slower, tiles may be only a fifth empty, and small tiles
+ * of 8 bytes likewise.
  */
 static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
@@ -468,7 +471,8 @@ static bool are_tiles_empty(const struct leati_canonical *canonical)
         lies_on(canonical, &axes.j, false, WORD_BYTES))
         return room > 64 * 64 * 3;
     if (lies_on(canonical, &axes.i, true, SECTOR_BYTES) && lies_on(canonical, &axes.j, false, WORD_BYTES))
-        return canonical->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
+        if (canonical->unit_bytes != 8 || are_wide_tiles_best(canonical, &axes))
+            return canonical->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
 
@@ -539,8 +543,9 @@ static bool make_triples(const struct leati_canonical *canonical, struct leati_g
 #define TRIPLES_OF_4_LEAST_BYTES ((uint64_t)256 << 20)
 
 /* Returns true if the kernel for triples is expected to be better than ND tiles: there are enough tiles for the
- * multiprocessors, and most of their room is used. ND tiles are kept for units of 4 bytes if all lines begin at
- * sectors, because there they are almost as fast as other tiles, or if the array is smaller than 256 MiB. */
+ * multiprocessors, and most of their room is used. ND tiles are kept for units of 4 bytes if all lines of the
+ * destination begin at sectors, because there they are almost as fast as other tiles, or if the array is smaller than
+ * 256 MiB. */
 static bool are_triples_best(const struct leati_canonical *canonical)
 {
     struct leati_canonical triples;
@@ -550,8 +555,7 @@ static bool are_triples_best(const struct leati_canonical *canonical)
     if (!find_triples(canonical, &triples, &axes))
         return false;
     if (canonical->unit_bytes == TRIPLE_UNIT_MOST_BYTES &&
-        (canonical->payload_bytes < TRIPLES_OF_4_LEAST_BYTES ||
-         (lies_on(&triples, &axes.i, true, SECTOR_BYTES) && lies_on(&triples, &axes.j, false, SECTOR_BYTES))))
+        (canonical->payload_bytes < TRIPLES_OF_4_LEAST_BYTES || lies_on(&triples, &axes.i, true, SECTOR_BYTES)))
         return false;
     tile_j = LEATI_TRIPLES_LINE_BYTES / triples.unit_bytes;
     return canonical->payload_bytes / (LEATI_TRIPLES_I * LEATI_TRIPLES_LINE_BYTES) >= 2 * BLOCKS_ENOUGH &&
@@ -702,21 +706,68 @@ static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     tile->units = others * tile->part[tile->cut];
 }
 
-/* Returns the estimated overhead of lines of this length, in 1024ths of their bytes. It is the cost of sectors
- * that a line touches only in part, and of words that are not whole. */
-static uint64_t line_waste(uint64_t bytes)
+/* Returns the number of pieces into which tiles divide the cut dimension. The last piece may be much shorter than
+ * the others. */
+static uint64_t pieces_of(const struct leati_canonical *canonical, const struct nd_tile *tile)
 {
-    return (SECTOR_BYTES + (bytes % SECTOR_BYTES ? SECTOR_BYTES : 0) + (bytes % 4 ? 2 * SECTOR_BYTES : 0)) * 1024 /
-           bytes;
+    uint64_t part = tile->cut < 0 ? 1 : tile->part[tile->cut];
+
+    return tile->cut < 0 ? 1 : (canonical->size[tile->cut] + part - 1) / part;
+}
+
+/* Returns the mean of a number that is proportional to the part of the cut dimension, over all its pieces. */
+static uint64_t mean_of(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t number)
+{
+    if (tile->cut < 0)
+        return number;
+    return number * canonical->size[tile->cut] / (tile->part[tile->cut] * pieces_of(canonical, tile));
+}
+
+/* Returns true if all lines of a side begin and end at the bounds of sectors, if the first address is at one. */
+static bool are_lines_on_sectors(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst)
+{
+    const struct axis *axis = dst ? &tile->dst : &tile->src;
+    const int64_t *stride = dst ? canonical->dst_stride : canonical->src_stride;
+    uint64_t run = 1;
+    bool inside[LEATI_CANONICAL_MAX_DIMS] = {false};
+
+    for (unsigned n = 0; n < axis->count && run < run_of(canonical, tile, axis); n++) {
+        inside[axis->dim[n]] = true;
+        run *= tile->part[axis->dim[n]];
+    }
+    if (run * canonical->unit_bytes % SECTOR_BYTES)
+        return false;
+    for (unsigned k = 0; k < canonical->dims; k++)
+        if (!inside[k] && stride[k] % (int64_t)SECTOR_BYTES)
+            return false;
+    return true;
+}
+
+/*
+ * Returns the estimated overhead of the tile's lines on a side, in 1024ths of their bytes. It is the cost of sectors
+ * that a line touches only in part, and of words that are not whole. A sector that is written in part costs twice as
+ * much as one that is read in part (measured on an H200), because the memory reads it first.
+ */
+static uint64_t line_waste(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst)
+{
+    const struct axis *axis = dst ? &tile->dst : &tile->src;
+    uint64_t bytes = run_of(canonical, tile, axis) * canonical->unit_bytes, mean = bytes, sectors = 1;
+
+    if (tile->cut >= 0 && line_step(canonical, tile, axis))
+        mean = mean_of(canonical, tile, bytes);
+    if (!are_lines_on_sectors(canonical, tile, dst))
+        sectors = dst ? 4 : 2;
+    if (bytes % 4)
+        sectors += 2;
+    return sectors * SECTOR_BYTES * 1024 / mean;
 }
 
 /* Returns a number by which tiles are compared; lower is better. It is the overhead of the lines on both sides,
- * plus a cost for a tile that is smaller than `most` bytes. */
+ * plus a cost for tiles that have fewer than `most` bytes on average. */
 static uint64_t nd_tile_waste(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t most)
 {
-    return line_waste(run_of(canonical, tile, &tile->dst) * canonical->unit_bytes) +
-           line_waste(run_of(canonical, tile, &tile->src) * canonical->unit_bytes) +
-           256 * most / (tile->units * canonical->unit_bytes);
+    return line_waste(canonical, tile, true) + line_waste(canonical, tile, false) +
+           256 * most / mean_of(canonical, tile, tile->units * canonical->unit_bytes);
 }
 
 /* Decides which dimension is cut. After both sides have grown, two dimensions may be only partly in the tile. Then

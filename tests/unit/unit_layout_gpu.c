@@ -351,8 +351,20 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(2, 3, LIST(3, 9408, 9408), LIST(0, 2, 1), &gpu), "leat_layout_triples_2");
     assert_true(!gpu.task.odd_src && !gpu.task.odd_dst);
     assert_string_equal(CHOSEN(4, 3, LIST(3, 6656, 6656), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
+    /* Lines of the destination begin at sectors, then those of the source. */
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 256, 174763), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_4");
+    assert_string_equal(CHOSEN(4, 3, LIST(3, 174763, 256), LIST(0, 2, 1), &gpu), "leat_layout_triples_4");
     assert_string_equal(CHOSEN(1, 4, LIST(3, 300, 300, 300), LIST(0, 2, 1, 3), &gpu), "leat_layout_triples_1");
     assert_string_equal(CHOSEN(1, 3, LIST(3, 300, 300), LIST(0, 2, 1), &gpu), "leat_layout_nd_tile_1");
+    /* Lines of 37 units: tiles of 32 would leave tiles of 5, and lines that are written in short pieces. */
+    assert_string_equal(CHOSEN(8, 8, LIST(37, 4, 33, 13, 5, 2, 35, 3), LIST(4, 7, 5, 1, 6, 2, 0, 3), &gpu),
+                        "leat_layout_nd_tile_8");
+    assert_int_equal(gpu.tile_i, 37);
+    assert_int_equal(gpu.tile_j, 30);
+    /* Axes of 40 and 72 units of 8 bytes would leave a quarter of small tiles empty. */
+    assert_string_equal(CHOSEN(8, 12, LIST(20, 2, 4, 18, 3, 22, 3, 2, 3, 2, 2, 5),
+                               LIST(9, 8, 2, 6, 1, 10, 4, 7, 0, 3, 5, 11), &gpu),
+                        "leat_layout_nd_tile_8");
     /* ND tiles of triples, where no tile size divides a side. */
     MADE_AS("nd-tile", 4, 3, LIST(3, 6655, 6653), LIST(0, 2, 1), &gpu);
     assert_in_range(gpu.tile_i * 4, 64, 1024);
