@@ -69,15 +69,19 @@ LEATI_HOT bool leati_stream_known_idle(const leat_stream *stream)
 LEATI_HOT bool leati_stream_is_idle(leat_stream *stream)
 {
     struct leati_driver *driver = stream->device->driver;
-    uint64_t submitted;
+    uint64_t submitted, seq;
 
     if (leati_stream_known_idle(stream))
         return true;
-    /* Read before the query: work submitted later must not count as seen idle. */
+    /* Read and advance before the query: work submitted later must count neither as seen idle nor as complete. */
     submitted = atomic_load_explicit(&stream->timeline->submitted, memory_order_relaxed);
+    seq = leati_timeline_advance(stream->timeline);
     if (LEATI_QUIETLY(driver->ops->stream_query(driver, stream->native)) != LEAT_OK)
         return false;
     leati_timeline_seen_idle(stream->timeline, submitted);
+    /* So leati_stream_reads_now() is true for the copies that come after this one, too. */
+    if (!stream->timeline->per_thread)
+        leati_timeline_complete(stream->timeline, seq);
     return true;
 }
 

@@ -168,6 +168,75 @@ static void the_first_place_that_failed_is_told(void **state)
     OK(leat_memory_free(memory));
 }
 
+/* Two reads in a row. The end of the first one is read when the second one has begun, or after a second. */
+enum { ROW_BYTES = 3 << 20, ROW_END_BYTES = 256 << 10 };
+
+static atomic_int second_begun, second_missed;
+
+static int hold_the_first(enum bad_disk_call call, uint64_t offset)
+{
+    if (call == BAD_DISK_READ && offset >= ROW_BYTES)
+        atomic_store(&second_begun, 1);
+    if (call != BAD_DISK_READ || offset >= ROW_BYTES || offset < ROW_BYTES - ROW_END_BYTES)
+        return 0;
+    for (int i = 0; i < 10000 && !atomic_load(&second_begun); i++)
+        test_sleep_us(100);
+    if (!atomic_load(&second_begun))
+        atomic_store(&second_missed, 1);
+    return 0;
+}
+
+/* Lets t->stream wait for an event, and waits until it has. If the host asked t->stream instead of t->second, leat would
+ * know it. */
+static void wait_for_event_of_other(struct test_state *t)
+{
+    leat_event *events[2];
+
+    for (int i = 0; i < 2; i++) {
+        OK(leat_event_create(t->device, &events[i]));
+        OK(leat_event_record(i ? t->stream : t->second, events[i]));
+        OK(leat_stream_wait(i ? t->second : t->stream, events[i]));
+    }
+    OK(leat_stream_synchronize(t->second));
+    for (int i = 0; i < 2; i++)
+        OK(leat_event_destroy(events[i]));
+}
+
+/* Staged reads in a row on a stream that is idle, but has waited for another one: leat's threads read the second one
+ * before the stream has reached it. The stream may become idle a moment later than the test sees, so the test tries
+ * it several times. */
+static void reads_behind_a_wait_that_is_over_overlap(void **state)
+{
+    struct test_state *t = *state;
+    const char *path = make_file("row", 2 * ROW_BYTES, 1);
+    unsigned char *content = file_content(path, 2 * ROW_BYTES);
+    leat_file *file = open_file(path, LEAT_FILE_READ | LEAT_FILE_CACHED);
+    unsigned char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 2 * ROW_BYTES);
+    leat_ticket_info info = LEAT_TICKET_INFO_INIT;
+    leat_ticket *ticket;
+    int tries = 0;
+
+    OK(leat_file_read_start(t->stream, memory, file, 0, ROW_BYTES, NULL, &ticket));
+    OK(leat_ticket_get_info(ticket, &info));
+    OK(leat_ticket_destroy(ticket));
+    if (!strcmp(info.protocol, "staged"))
+        bad_disk_set_hook(hold_the_first);
+    do {
+        wait_for_event_of_other(t);
+        atomic_store(&second_begun, 0);
+        atomic_store(&second_missed, 0);
+        OK(leat_file_read(t->stream, memory, file, 0, ROW_BYTES));
+        OK(leat_file_read(t->stream, memory + ROW_BYTES, file, ROW_BYTES, ROW_BYTES));
+        OK(leat_stream_synchronize(t->stream));
+    } while (atomic_load(&second_missed) && ++tries < 10);
+    assert_false(atomic_load(&second_missed));
+    bad_disk_set_hook(NULL);
+    expect_range(t, file, 0, content, 2 * ROW_BYTES);
+    OK(leat_file_close(file));
+    OK(leat_memory_free(memory));
+    free(content);
+}
+
 /* One system call of a write or of its commit fails because the disk is full. The file must not get its name, and
  * no temporary file may stay. */
 static void a_full_disk_leaves_nothing(void **state)
@@ -754,6 +823,7 @@ static const struct CMUnitTest tests[] = {
     BAD_TEST(short_direct_reads_go_on),
     BAD_TEST(a_write_that_moves_nothing_is_told),
     BAD_TEST(the_first_place_that_failed_is_told),
+    BAD_TEST(reads_behind_a_wait_that_is_over_overlap),
     BAD_TEST(a_full_disk_leaves_nothing),
     BAD_TEST(a_directory_that_is_not_synced_is_told),
     BAD_TEST(a_commit_fails_while_it_is_cancelled),

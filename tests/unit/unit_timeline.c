@@ -749,8 +749,33 @@ static void idle_streams_are_seen(void **state)
     leati_fault_arm(held_driver, LEATI_FAULT_NONE, NULL, 0);
 }
 
+/* If the driver said once that a stream is idle, its earlier work does not keep later copies from being read early. */
+static void work_that_was_seen_complete_delays_no_reads(void **state)
+{
+    struct test_state *t = *state;
+    struct test_gate *gate = test_gate_close(t->stream);
+    char *memory = test_alloc(t->device, LEAT_KIND_DEVICE, 4096);
+
+    assert_false(leati_stream_is_idle(t->stream));
+    assert_false(leati_stream_reads_now(t->stream));
+    test_gate_open(gate);
+    while (!leati_stream_is_idle(t->stream))
+        test_sleep_us(1000);
+    assert_true(leati_stream_reads_now(t->stream));
+    /* This writes no host memory. */
+    OK(leat_fill(t->stream, memory, 1, 4096));
+    assert_false(leati_stream_known_idle(t->stream));
+    assert_true(leati_stream_reads_now(t->stream));
+    gate = test_gate_close(t->stream);
+    assert_false(leati_stream_reads_now(t->stream));
+    test_gate_open(gate);
+    OK(leat_stream_synchronize(t->stream));
+    OK(leat_memory_free(memory));
+}
+
 static const struct CMUnitTest tests[] = {
     HELD_TEST(idle_streams_are_seen),
+    HELD_TEST(work_that_was_seen_complete_delays_no_reads),
     HELD_TEST(failures_are_told_once),
     HELD_TEST(outcomes_are_forgotten),
     HELD_TEST(what_is_done_stays_done),
