@@ -100,11 +100,12 @@
     X(LAYOUT_AS_GPU, FLAG, "0", 1,                                                                                \
       "1: leat_copy_layout() on the CPU device launches the kernels of GPUs, compiled for the processor, and "    \
       "uses the paths that a GPU needs, for tests.")                                                              \
-    X(LAYOUT_KERNEL, WORDS("auto, naive, blocked, vectors, elements, rows, pixels, triples, nd-tile, transpose, " \
-                           "transpose-small, transpose-wide, transpose-odd or transpose-wide-odd"), "auto", 1,    \
+    X(LAYOUT_KERNEL, WORDS("auto, naive, blocked, vectors, elements, rows, strided, pixels, triples, nd-tile, "   \
+                           "transpose, transpose-small, transpose-wide, transpose-odd or transpose-wide-odd"),    \
+                           "auto", 1,                                                                             \
       "The kernel of leat_copy_layout(): on processors naive, blocked (plain C) or vectors (no streaming "        \
-      "stores); on GPUs elements, rows, pixels, triples, nd-tile or transpose, which -small, -wide, -odd or "     \
-      "-wide-odd may follow; or auto, the best of them. For measuring.")                                          \
+      "stores); on GPUs elements, rows, strided, pixels, triples, nd-tile or transpose, which -small, -wide, "    \
+      "-odd or -wide-odd may follow; or auto, the best of them. For measuring.")                                  \
     X(PREFETCH_STREAMS_IN, NUMBER(0, 16), "0", 1,                                                                 \
       "Streams of leat's over which leat_managed_prefetch() to a device goes in chunks, 1 to 16; 0: the "         \
       "driver's one call. For measuring.")                                                                        \

@@ -171,6 +171,25 @@ LEAT_KERNEL(leat_layout_elements, 1, layout_task, task)
 
 /* ---- 16 bytes in registers ---- */
 
+/* Permutes bytes: byte k of chosen says which byte becomes byte k of the result, a byte of a (0 to 3) or of b
+ * (4 to 7). */
+INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
+{
+#if defined(__NVPTX__)
+    return (uint32_t)__nvvm_prmt(
+        a, b, (chosen >> 12 & 0xf000) | (chosen >> 8 & 0xf00) | (chosen >> 4 & 0xf0) | (chosen & 0xf));
+#elif defined(__AMDGCN__)
+    return __builtin_amdgcn_perm(b, a, chosen);
+#else
+    uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+
+    for (uint32_t k = 0; k < 32; k += 8)
+        out |= (uint32_t)(both >> (chosen >> k & 7) * 8 & 0xff) << k;
+    return out;
+#endif
+}
+
 /* Loads a unit into the k-th place of a word, where the word must be 0. unit and k are compile-time constants. */
 INLINE void load_into(struct word *word, uint32_t unit, uint32_t k, const GLOBAL char *from)
 {
@@ -288,28 +307,50 @@ INLINE struct word repeat_unit(const GLOBAL char *from, uint32_t unit)
     return word;
 }
 
-/* ---- rows: runs of bytes, the same on both sides, or repeated ---- */
+/* ---- rows: runs of bytes on the destination ---- */
 
 /*
  * Items are chunks of 16 bytes that are aligned on the destination. dim[0] counts the chunks of a row. If a row is
  * not aligned, only parts of its first and its last chunk belong to it, and these parts are written in smaller
- * stores. If the source has another alignment than the destination, a chunk is composed of two aligned words of
- * the source by shifts. task->splits is 1 if each row repeats one unit of the source.
+ * stores.
  */
+
+/* How the units of a row lie on the source. All code for one of them is chosen at compile time. */
+enum row_source {
+    /* Without gaps. If the source has another alignment than the destination, a chunk is composed of two aligned
+     * words of the source by shifts. If task->splits is 1, each row repeats one unit of the source. */
+    RUNS,
+    STRIDED, /* with a stride, which may be negative; units are loaded one by one */
+    LISTED   /* at the indices of the list, which has one entry for each unit of a row */
+};
 
 struct chunk {
     int64_t dst, src;   /* byte offsets of the chunk; the first chunk may begin before its row */
     uint32_t low, high; /* bytes low to high - 1 of the chunk belong to the row */
+    int32_t entry;      /* for LISTED: number of the list's entry for the chunk's first unit */
 };
+
+/* Returns the bytes of the source from one unit of a strided row to the next. */
+INLINE int64_t stride_of(const layout_task *task, uint32_t unit)
+{
+    return task->dim[0].src / (WORD_BYTES / (int64_t)unit);
+}
 
 /* Computes the offsets of a chunk, and which of its bytes belong to its row. place is 16 times the chunk's number
  * in the row. */
-INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, uint64_t place, uint32_t unit)
+INLINE struct chunk cut_chunk(const layout_task *task, enum row_source source, const struct spot *spot,
+                              uint64_t place, uint32_t unit)
 {
     uint32_t apart = unit == 16 ? 0 : (uint32_t)(task->dst + (uint64_t)spot->dst) % WORD_BYTES;
-    struct chunk chunk = {.dst = spot->dst - apart, .src = spot->src - (task->splits ? 0 : apart)};
+    struct chunk chunk = {.dst = spot->dst - apart, .src = spot->src};
     uint64_t left = task->row_bytes + apart - place; /* wraps around if the chunk is behind the end of the row */
 
+    if (source == RUNS)
+        chunk.src -= task->splits ? 0 : apart;
+    else if (source == STRIDED)
+        chunk.src -= apart / unit * stride_of(task, unit);
+    else
+        chunk.entry = (int32_t)((uint32_t)place / unit) - (int32_t)(apart / unit);
     chunk.low = place ? 0 : apart;
     chunk.high = left < WORD_BYTES ? (uint32_t)left : WORD_BYTES;
     if (task->row_bytes + apart <= place)
@@ -317,14 +358,14 @@ INLINE struct chunk cut_chunk(const layout_task *task, const struct spot *spot, 
     return chunk;
 }
 
-INLINE struct word load_units(const layout_task *task, const struct chunk *chunk, uint32_t unit)
+INLINE struct word load_units(const layout_task *task, const struct chunk *chunk, uint32_t unit, int64_t stride)
 {
     struct word word = {{0, 0, 0, 0}};
 
     UNROLL
     for (uint32_t k = 0; k < WORD_BYTES / unit; k++)
         if (k * unit >= chunk->low && k * unit < chunk->high)
-            load_into(&word, unit, k, src_at(task, chunk->src + k * unit));
+            load_into(&word, unit, k, src_at(task, chunk->src + k * stride));
     return word;
 }
 
@@ -337,7 +378,99 @@ INLINE struct word get_chunk(const layout_task *task, uint64_t base, const struc
         return repeat_unit(from, unit);
     if (unit == WORD_BYTES || is_readable(task, base, from))
         return load_any_word(from, unit);
-    return load_units(task, chunk, unit);
+    return load_units(task, chunk, unit, unit);
+}
+
+INLINE struct word reverse_units(struct word word, uint32_t unit)
+{
+    struct word out = {{word.part[3], word.part[2], word.part[1], word.part[0]}};
+
+    if (unit == 8)
+        return (struct word){{word.part[2], word.part[3], word.part[0], word.part[1]}};
+    UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        if (unit < 4)
+            out.part[k] = pick(out.part[k], 0, unit == 1 ? 0x00010203u : 0x01000302u);
+    return out;
+}
+
+/* The same as get_chunk() for a strided row. A row that is only reversed is loaded in words. */
+INLINE struct word get_strided(const layout_task *task, uint64_t base, const struct chunk *chunk, uint32_t unit)
+{
+    int64_t stride = stride_of(task, unit);
+    const GLOBAL char *from = src_at(task, chunk->src - (WORD_BYTES - (int64_t)unit));
+
+    if (stride == -(int64_t)unit && is_readable(task, base, from))
+        return reverse_units(load_any_word(from, unit), unit);
+    if (!chunk->low && chunk->high == WORD_BYTES) {
+        const struct chunk whole = {.src = chunk->src, .high = WORD_BYTES};
+
+        return load_units(task, &whole, unit, stride);
+    }
+    return load_units(task, chunk, unit, stride);
+}
+
+/* The same as get_chunk() for a row with a list, whose entries have entry_bytes, a compile-time constant. The bits
+ * of *units stand for the units of the chunk. Clears those whose index is out of bounds, and does not load these
+ * units. Loads several entries before the first unit. */
+INLINE struct word get_by_list(const layout_task *task, const struct chunk *chunk, uint32_t unit,
+                               uint32_t entry_bytes, uint32_t *units)
+{
+    const GLOBAL char *entry =
+        (const GLOBAL char *)(uintptr_t)(task->list + (uint64_t)((int64_t)chunk->entry * entry_bytes));
+    struct word word = {{0, 0, 0, 0}};
+    const uint32_t count = WORD_BYTES / unit, each = count < 4 ? count : 4;
+
+    UNROLL
+    for (uint32_t first = 0; first < count; first += each) {
+        int64_t index[4];
+
+        UNROLL
+        for (uint32_t k = 0; k < each; k++) {
+            const GLOBAL char *at = entry + (first + k) * entry_bytes;
+
+            index[k] = -1;
+            if (*units >> (first + k) & 1)
+                index[k] = entry_bytes == 4 ? *(const GLOBAL int32_t *)at : *(const GLOBAL int64_t *)at;
+        }
+        UNROLL
+        for (uint32_t k = 0; k < each; k++)
+            if ((uint64_t)index[k] < (uint64_t)task->list_bound)
+                load_into(&word, unit, first + k, src_at(task, chunk->src + index[k] * task->list_src));
+            else
+                *units &= ~(1u << (first + k));
+    }
+    return word;
+}
+
+/* Stores only the units of a word whose bit is set. */
+INLINE void store_units(GLOBAL char *to, struct word word, uint32_t units, uint32_t unit)
+{
+    KEEP_LOOP
+    for (; units; units >>= 1) {
+        if (units & 1)
+            store_piece(to, word.part[0] | (uint64_t)word.part[1] << 32, unit);
+        word = shift_words(word, (struct word){{0, 0, 0, 0}}, unit, unit);
+        to += unit;
+    }
+}
+
+/* The same as get_chunk() for a row with a list. If an index is out of bounds, counts it, stores the other units
+ * of the chunk, and makes the chunk empty. elsewhere: see struct spot. */
+INLINE struct word get_listed(const layout_task *task, struct chunk *chunk, uint32_t elsewhere, uint32_t unit)
+{
+    const uint32_t all = (1u << chunk->high / unit) - (1u << chunk->low / unit);
+    uint32_t units = all;
+    struct word word = task->list_entry_bytes == 4 ? get_by_list(task, chunk, unit, 4, &units)
+                                                   : get_by_list(task, chunk, unit, 8, &units);
+
+    if (units != all) {
+        if (!elsewhere && task->wrong)
+            leat_atomic_add_u64((uintptr_t)task->wrong, (uint32_t)__builtin_popcount(all - units));
+        store_units(dst_at(task, chunk->dst), word, units, unit);
+        chunk->high = 0;
+    }
+    return word;
 }
 
 INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint32_t unit, struct word word)
@@ -354,8 +487,8 @@ INLINE void store_chunk(const layout_task *task, const struct chunk *chunk, uint
 /* The number of chunks that each thread copies; as in layout/gpu.c. */
 #define ROWS_EACH 4u
 
-INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t copy, uint32_t block, uint32_t thread,
-                      uint32_t threads)
+INLINE void copy_rows(const layout_task *task, enum row_source source, uint32_t unit, uint32_t copy,
+                      uint32_t block, uint32_t thread, uint32_t threads)
 {
     struct share share = find_share(task, copy, block, threads * ROWS_EACH);
     struct chunk chunks[ROWS_EACH];
@@ -375,13 +508,16 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t copy, uin
             place = share.piece * task->piece_bytes + (uint64_t)in_row * WORD_BYTES;
             spot.dst += in_row * task->dim[0].dst;
             spot.src += in_row * task->dim[0].src;
-            spot.elsewhere |= in_row;
+            if (source != LISTED)
+                spot.elsewhere |= in_row;
             if (task->inner > 1)
                 walk(task, 1, task->inner, row, &spot);
-            if (!task->list || look_up(task, &spot)) {
-                chunks[k] = cut_chunk(task, &spot, place, unit);
+            if (source == LISTED || !task->list || look_up(task, &spot)) {
+                chunks[k] = cut_chunk(task, source, &spot, place, unit);
                 if (chunks[k].high > chunks[k].low)
-                    words[k] = get_chunk(task, range_base(task, copy), &chunks[k], unit);
+                    words[k] = source == RUNS      ? get_chunk(task, range_base(task, copy), &chunks[k], unit)
+                               : source == STRIDED ? get_strided(task, range_base(task, copy), &chunks[k], unit)
+                                                   : get_listed(task, &chunks[k], spot.elsewhere, unit);
             }
         }
     }
@@ -391,17 +527,25 @@ INLINE void copy_rows(const layout_task *task, uint32_t unit, uint32_t copy, uin
             store_chunk(task, &chunks[k], unit, words[k]);
 }
 
-#define ROWS(unit)                                                                                                \
-    LEAT_KERNEL(leat_layout_rows_##unit, 1, layout_task, task)                                                    \
+#define ROWS(name, source, unit)                                                                                  \
+    LEAT_KERNEL(leat_layout_##name##_##unit, 1, layout_task, task)                                                \
     {                                                                                                             \
-        copy_rows(&task, unit, leat_block_y(), leat_block_x(), leat_thread_x(), leat_block_threads_x());          \
+        copy_rows(&task, source, unit, leat_block_y(), leat_block_x(), leat_thread_x(), leat_block_threads_x());  \
     }
 
-ROWS(1)
-ROWS(2)
-ROWS(4)
-ROWS(8)
-ROWS(16)
+ROWS(rows, RUNS, 1)
+ROWS(rows, RUNS, 2)
+ROWS(rows, RUNS, 4)
+ROWS(rows, RUNS, 8)
+ROWS(rows, RUNS, 16)
+ROWS(strided, STRIDED, 1)
+ROWS(strided, STRIDED, 2)
+ROWS(strided, STRIDED, 4)
+ROWS(strided, STRIDED, 8)
+ROWS(listed, LISTED, 1)
+ROWS(listed, LISTED, 2)
+ROWS(listed, LISTED, 4)
+ROWS(listed, LISTED, 8)
 
 /* ---- tiles: bytes that are neighbours on one side are far apart on the other ---- */
 
@@ -420,25 +564,6 @@ ROWS(16)
 
 #define UNITS(unit) (WORD_BYTES / (unit))
 #define WORDS_MOST 16 /* maximum number of words that a thread holds in registers */
-
-/* Permutes bytes: byte k of chosen says which byte becomes byte k of the result, a byte of a (0 to 3) or of b
- * (4 to 7). */
-INLINE uint32_t pick(uint32_t a, uint32_t b, uint32_t chosen)
-{
-#if defined(__NVPTX__)
-    return (uint32_t)__nvvm_prmt(
-        a, b, (chosen >> 12 & 0xf000) | (chosen >> 8 & 0xf00) | (chosen >> 4 & 0xf0) | (chosen & 0xf));
-#elif defined(__AMDGCN__)
-    return __builtin_amdgcn_perm(b, a, chosen);
-#else
-    uint64_t both = (uint64_t)b << 32 | a;
-    uint32_t out = 0;
-
-    for (uint32_t k = 0; k < 32; k += 8)
-        out |= (uint32_t)(both >> (chosen >> k & 7) * 8 & 0xff) << k;
-    return out;
-#endif
-}
 
 /* Composes 4 bytes of a permutation: at[b] is the number of the byte in before[] that becomes byte b. Needs one
  * pick() fewer than the bytes come from different words of 4 bytes. at is a compile-time constant. */

@@ -3,9 +3,9 @@
  *
  * A driver that gets PTX compiles a module as a whole, and the call that needs the module's first kernel waits for
  * this. So the kernels that many programs need are in one module, and the layout kernels are split into many
- * modules: for each unit size one for rows and ND tiles, one for small tiles, and one for wide tiles; for units of
- * 1 and 2 bytes one for pixels; one for triples, and one for conversions. Most drivers get machine code instead
- * (kernels/builtin.h). tools/build-kernels.sh reads these lists.
+ * modules: for each unit size one for rows of all kinds and ND tiles, one for small tiles, and one for wide tiles;
+ * for units of 1 and 2 bytes one for pixels; one for triples, and one for conversions. Most drivers get machine
+ * code instead (kernels/builtin.h). tools/build-kernels.sh reads these lists.
  */
 #ifndef LEATI_KERNELS_MODULES_H
 #define LEATI_KERNELS_MODULES_H
@@ -52,6 +52,14 @@ enum leati_builtin {
     X(ROWS_4, leat_layout_rows_4)                                                                                 \
     X(ROWS_8, leat_layout_rows_8)                                                                                 \
     X(ROWS_16, leat_layout_rows_16)                                                                               \
+    X(ROWS_1, leat_layout_strided_1)                                                                              \
+    X(ROWS_2, leat_layout_strided_2)                                                                              \
+    X(ROWS_4, leat_layout_strided_4)                                                                              \
+    X(ROWS_8, leat_layout_strided_8)                                                                              \
+    X(ROWS_1, leat_layout_listed_1)                                                                               \
+    X(ROWS_2, leat_layout_listed_2)                                                                               \
+    X(ROWS_4, leat_layout_listed_4)                                                                               \
+    X(ROWS_8, leat_layout_listed_8)                                                                               \
     X(ROWS_1, leat_layout_nd_tile_1)                                                                              \
     X(ROWS_2, leat_layout_nd_tile_2)                                                                              \
     X(ROWS_4, leat_layout_nd_tile_4)                                                                              \

@@ -24,8 +24,10 @@
  * many items. */
 #define ITEMS_ENOUGH (UINT64_C(1) << 16)
 
-/* The length of the shortest rows that the rows kernels copy. */
+/* The length of the shortest rows that the rows kernels copy, and of the shortest rows for which the kernels for
+ * strided rows are chosen. With shorter rows, most of their words would be the first or the last of a row. */
 #define ROW_LEAST_BYTES 16u
+#define STRIDED_LEAST_BYTES 64u
 
 /* The length of the shortest side for tiles. With a shorter side, tiles would be mostly empty. */
 #define TILE_LEAST_BYTES 32u
@@ -128,34 +130,65 @@ static bool is_wide(const struct leati_canonical *canonical, bool dst, unsigned 
     return true;
 }
 
-static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+/* Fills in a task for a kernel that copies rows in words of 16 bytes of the destination. names: the kernels for
+ * the unit sizes; src: bytes of the source from one word to the next, without those of a list. Returns false if
+ * the destination has no rows, or only short ones. */
+static bool put_rows(const struct leati_canonical *canonical, const char *const names[5], int64_t src,
+                     struct leati_gpu_layout *gpu)
 {
-    static const char *const names[] = {"leat_layout_rows_1", "leat_layout_rows_2", "leat_layout_rows_4",
-                                        "leat_layout_rows_8", "leat_layout_rows_16"};
     unsigned unit = canonical->unit_bytes;
     struct dims dims = {.count = canonical->dims};
     uint64_t bytes, before;
 
-    if (!canonical->dims || canonical->index_dim == 0 || canonical->dst_stride[0] != unit ||
-        (canonical->src_stride[0] != unit && canonical->src_stride[0] != 0))
+    if (!canonical->dims || canonical->dst_stride[0] != unit)
         return false;
     bytes = canonical->size[0] * unit;
     if (bytes < ROW_LEAST_BYTES)
         return false;
-    gpu->task.splits = canonical->src_stride[0] == 0;
     gpu->task.row_bytes = bytes;
 
     /* A row that does not begin at the start of a word of 16 bytes may touch one word more. */
     before = is_wide(canonical, true, 0) ? 0 : WORD_BYTES - unit;
-    dims.dim[0] = (struct dim){.size = (bytes + before + WORD_BYTES - 1) / WORD_BYTES,
-                               .dst = WORD_BYTES,
-                               .src = canonical->src_stride[0] ? WORD_BYTES : 0};
+    dims.dim[0] =
+        (struct dim){.size = (bytes + before + WORD_BYTES - 1) / WORD_BYTES, .dst = WORD_BYTES, .src = src};
     for (unsigned k = 1; k < canonical->dims; k++)
         dims.dim[k] = dim_of(canonical, k);
     gpu->module = LEATI_BUILTIN_ROWS_1 + unit_number(unit);
     gpu->kernel = names[unit_number(unit)];
     share_out(gpu, &dims, ROWS_EACH, leati_canonical_copies(canonical));
     return true;
+}
+
+static bool make_rows(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+{
+    static const char *const names[] = {"leat_layout_rows_1", "leat_layout_rows_2", "leat_layout_rows_4",
+                                        "leat_layout_rows_8", "leat_layout_rows_16"};
+    int64_t stride = canonical->dims ? canonical->src_stride[0] : 0;
+
+    if (canonical->index_dim == 0 || (stride != canonical->unit_bytes && stride != 0))
+        return false;
+    gpu->task.splits = stride == 0;
+    return put_rows(canonical, names, stride ? WORD_BYTES : 0, gpu);
+}
+
+/* Makes a task for rows of the destination whose units have any stride on the source, or are chosen by a list. */
+static bool make_strided(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu)
+{
+    static const char *const strided[] = {"leat_layout_strided_1", "leat_layout_strided_2",
+                                          "leat_layout_strided_4", "leat_layout_strided_8", NULL};
+    static const char *const listed[] = {"leat_layout_listed_1", "leat_layout_listed_2", "leat_layout_listed_4",
+                                         "leat_layout_listed_8", NULL};
+    unsigned unit = canonical->unit_bytes;
+    int64_t stride;
+
+    if (!canonical->dims || unit == WORD_BYTES)
+        return false;
+    /* The kernel counts the entries of the list in 31 bits. */
+    if (canonical->index_dim == 0)
+        return !canonical->index_on_dst && canonical->size[0] < LEATI_TASK_NUMBERS - WORD_BYTES &&
+               put_rows(canonical, listed, 0, gpu);
+    return !__builtin_mul_overflow(canonical->src_stride[0], (int64_t)(WORD_BYTES / unit), &stride) &&
+           put_rows(canonical, strided, stride, gpu);
 }
 
 /* ---- tiles ---- */
@@ -1180,6 +1213,7 @@ static const struct sort {
     bool (*make)(const struct leati_canonical *canonical, struct leati_gpu_layout *gpu);
     bool batch; /* a launch can make several copies */
 } sorts[] = {{"rows", make_rows, true},
+             {"strided", make_strided, true},
              {"pixels", leati_gpu_make_pixels, true},
              {"transpose", make_tiles, false},
              {"transpose-small", make_small_tiles, false},
@@ -1224,12 +1258,13 @@ static bool are_rows_far(const struct leati_canonical *canonical)
  * Returns the name of the best kind of kernel. It is chosen by the length of the lines that the kernel would read
  * and write. Long rows use the rows kernel, and two long sides use tiles, if most of their room is used. For
  * shorter lines ND tiles are used if their lines are long enough. Otherwise rows are used; without rows, tiles if
- * their lines fill a sector, else single units. For several copies in a launch ND tiles stand for the other tiles,
- * whose kernels make one copy.
+ * their lines fill a sector, else strided rows if they are long enough, else single units. For several copies in a
+ * launch ND tiles stand for the other tiles, whose kernels make one copy.
  */
 static const char *choose(const struct leati_canonical *canonical)
 {
-    bool rows = canonical->dims && canonical->dst_stride[0] == canonical->unit_bytes &&
+    bool rows = canonical->dims && canonical->index_dim != 0 &&
+                canonical->dst_stride[0] == canonical->unit_bytes &&
                 (canonical->src_stride[0] == canonical->unit_bytes || canonical->src_stride[0] == 0);
     uint64_t line_bytes = rows ? canonical->size[0] * canonical->unit_bytes : shorter_axis(canonical),
              wanted_bytes = 0;
@@ -1254,7 +1289,10 @@ static const char *choose(const struct leati_canonical *canonical)
         return "nd-tile";
     if (rows)
         return "rows";
-    return line_bytes >= TILE_LEAST_BYTES ? "transpose" : "elements";
+    if (line_bytes >= TILE_LEAST_BYTES)
+        return "transpose";
+    return canonical->dims && canonical->size[0] * canonical->unit_bytes >= STRIDED_LEAST_BYTES ? "strided"
+                                                                                                : "elements";
 }
 
 void leati_gpu_layout_make(const struct leati_canonical *canonical, leat_layout_class class_of_plan,

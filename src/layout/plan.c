@@ -336,20 +336,10 @@ static leat_layout move_to_start(const leat_layout *layout, int64_t start)
  * GPUs. A device for which the word is not meant behaves as with "auto". */
 static leat_status check_chosen_kernel(void)
 {
-    static const char *const words[] = {"auto",
-                                        "naive",
-                                        "blocked",
-                                        "vectors",
-                                        "elements",
-                                        "rows",
-                                        "pixels",
-                                        "triples",
-                                        "nd-tile",
-                                        "transpose",
-                                        "transpose-small",
-                                        "transpose-wide",
-                                        "transpose-odd",
-                                        "transpose-wide-odd"};
+    static const char *const words[] = {"auto",           "naive",         "blocked",           "vectors",
+                                        "elements",       "rows",          "strided",           "pixels",
+                                        "triples",        "nd-tile",       "transpose",         "transpose-small",
+                                        "transpose-wide", "transpose-odd", "transpose-wide-odd"};
     const char *chosen = leati_option(LEATI_OPTION_LAYOUT_KERNEL);
 
     if (!chosen)
@@ -359,7 +349,7 @@ static leat_status check_chosen_kernel(void)
             return LEAT_OK;
     return leati_fail(
         LEAT_ERROR_INVALID,
-        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, pixels, triples, nd-tile, or transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
+        "LEAT_LAYOUT_KERNEL is set to '%s'; it may be auto, naive, blocked, vectors, elements, rows, strided, pixels, triples, nd-tile, or transpose with nothing, -small, -wide, -odd or -wide-odd behind it",
         chosen);
 }
 

@@ -47,7 +47,7 @@ static char *make_room(size_t bytes)
 
 struct cases_rooms cases_make_rooms(size_t bytes)
 {
-    struct cases_rooms rooms = {bytes, make_room(bytes), make_room(bytes), make_room(bytes)};
+    struct cases_rooms rooms = {bytes, make_room(bytes), make_room(bytes), make_room(bytes), make_room(bytes)};
 
     test_pattern(rooms.src, bytes, cases_seed);
     return rooms;

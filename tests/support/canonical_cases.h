@@ -31,11 +31,11 @@ static inline uint64_t chance(uint64_t below)
 
 /* ---- memory ---- */
 
-/* Memory for the destination, the source and the result of the plain loop. An inaccessible page lies before and
- * behind each. */
+/* Memory for the destination, the source, the result of the plain loop, and a list of indices. An inaccessible
+ * page lies before and behind each. */
 struct cases_rooms {
     size_t bytes;
-    char *dst, *src, *wanted;
+    char *dst, *src, *wanted, *list;
 };
 struct cases_rooms cases_make_rooms(size_t bytes);
 

@@ -21,9 +21,9 @@
 #define ND_TILES_PER_BLOCK 16 /* same value as in layout/gpu.c */
 
 /* Names of the sorts of kernels. taken[i] counts the layouts that sort i has copied. */
-static const char *const sorts[] = {
-    "elements",        "rows",           "pixels",        "triples",           "nd-tile", "transpose",
-    "transpose-small", "transpose-wide", "transpose-odd", "transpose-wide-odd"};
+static const char *const sorts[] = {"elements",       "rows",          "strided",           "pixels",
+                                    "triples",        "nd-tile",       "transpose",         "transpose-small",
+                                    "transpose-wide", "transpose-odd", "transpose-wide-odd"};
 #define SORTS (sizeof sorts / sizeof sorts[0])
 static unsigned taken[SORTS];
 
@@ -122,6 +122,34 @@ static bool random_triples(struct leati_canonical *canonical)
     return cases_finish(canonical, most, ROOM_BYTES);
 }
 
+/* Draws a layout with long rows on the destination, whose units have a gap between them on the source, are in
+ * reverse order, or are chosen by a list. Returns false if it is too large. */
+static bool random_strided(struct leati_canonical *canonical)
+{
+    unsigned order[] = {0, 1, 2};
+    bool gaps = chance(2);
+
+    *canonical = (struct leati_canonical){.unit_bytes = 1u << chance(4), .index_dim = -1};
+    if (!cases_add_dim(canonical, 16 + chance(chance(2) ? 64 : 2000), MOST_UNITS))
+        return false;
+    while (canonical->dims < 3 && chance(3) && cases_add_dim(canonical, 2 + chance(20), MOST_UNITS))
+        continue;
+    if (chance(2)) {
+        canonical->index_dim = chance(3) ? 0 : (int)chance(canonical->dims);
+        canonical->index_bytes = chance(2) ? 4 : 8;
+        canonical->index_bound = (int64_t)canonical->size[canonical->index_dim];
+    }
+    cases_lay_out(canonical, true, order, gaps);
+    if (chance(3) == 0)
+        cases_shuffle(order, canonical->dims);
+    cases_lay_out(canonical, false, order, gaps);
+    if (chance(2))
+        canonical->src_stride[0] *= 1 + (int64_t)chance(4);
+    if (chance(2))
+        canonical->src_stride[0] = -canonical->src_stride[0];
+    return cases_finish(canonical, MOST_UNITS, ROOM_BYTES);
+}
+
 /* ---- one layout ---- */
 
 static const leat_cpu_kernel *find_kernel(const char *name)
@@ -214,13 +242,28 @@ static char *place(char *room, int64_t low, int64_t high, unsigned unit_bytes)
     return room + at - at % unit_bytes - low;
 }
 
+/* Returns a new list of indices at one end of its memory, or NULL for a layout without a list. */
+static void *place_list(const struct leati_canonical *canonical, const struct cases_rooms *rooms, uint64_t *wrong)
+{
+    size_t bytes = canonical->index_dim >= 0 ? canonical->size[canonical->index_dim] * canonical->index_bytes : 0;
+    void *list, *placed = rooms->list + (chance(2) ? rooms->bytes - bytes : 0);
+
+    if (canonical->index_dim < 0)
+        return NULL;
+    assert_true(bytes <= rooms->bytes);
+    list = cases_make_list(canonical, true, wrong);
+    memcpy(placed, list, bytes);
+    free(list);
+    return placed;
+}
+
 static void run_canonical(struct leati_canonical *canonical, const struct cases_rooms *r, uint64_t number)
 {
     char *dst = place(r->dst, canonical->dst_low, canonical->dst_high, canonical->unit_bytes),
          *wanted = r->wanted + (dst - r->dst);
     const char *src = place(r->src, canonical->src_low, canonical->src_high, canonical->unit_bytes);
     uint64_t wrong = 0, counted;
-    void *list = canonical->index_dim >= 0 ? cases_make_list(canonical, true, &wrong) : NULL;
+    void *list = place_list(canonical, r, &wrong);
 
     canonical->dst_offset = chance(2) ? (int64_t)canonical->unit_bytes * 3 : 0;
     canonical->src_offset = chance(2) ? -(int64_t)canonical->unit_bytes : 0;
@@ -244,7 +287,6 @@ static void run_canonical(struct leati_canonical *canonical, const struct cases_
             cases_fail(r, dst, number, counted - 7, wrong);
         }
     }
-    free(list);
 }
 
 static void random_layouts_are_copied(void **unused)
@@ -258,6 +300,7 @@ static void random_layouts_are_copied(void **unused)
         cases_draw_from(i);
         if (i % 4 == 0   ? random_pixels(&canonical)
             : i % 8 == 1 ? random_triples(&canonical)
+            : i % 8 == 3 ? random_strided(&canonical)
                          : random_canonical(&canonical))
             run_canonical(&canonical, &rooms, i);
     }
@@ -303,6 +346,39 @@ static const char *chosen_for(const char *sort, unsigned unit_bytes, unsigned di
     {                                                                                                             \
         __VA_ARGS__                                                                                               \
     }
+
+/* Returns the kernel that leat chooses for rows of the destination with this stride on the source. listed: the
+ * units of a row are chosen by a list. */
+static const char *chosen_for_rows(unsigned unit_bytes, uint64_t units, int64_t src_stride, bool listed)
+{
+    struct leati_canonical canonical = {.dims = 2, .unit_bytes = unit_bytes, .index_dim = listed ? 0 : -1};
+    struct leati_gpu_layout gpu;
+
+    canonical.dst_align = canonical.src_align = 16;
+    canonical.size[0] = units, canonical.size[1] = 1000;
+    canonical.dst_stride[0] = unit_bytes, canonical.dst_stride[1] = unit_bytes * (int64_t)units;
+    canonical.src_stride[0] = src_stride, canonical.src_stride[1] = 1 << 20;
+    canonical.payload_bytes = unit_bytes * units * 1000;
+    canonical.index_bytes = 8, canonical.index_bound = 1000;
+    leati_gpu_layout_make(&canonical, LEAT_LAYOUT_CLASS_ELEMENTS, &gpu);
+    expect_listed(&gpu);
+    return gpu.kernel;
+}
+
+static void strided_rows_are_chosen(void **unused)
+{
+    (void)unused;
+    assert_string_equal(chosen_for_rows(4, 1024, -4, false), "leat_layout_strided_4");
+    assert_string_equal(chosen_for_rows(1, 64, 2, false), "leat_layout_strided_1");
+    assert_string_equal(chosen_for_rows(1, 63, 2, false), "leat_layout_elements");
+    assert_string_equal(chosen_for_rows(8, 1 << 20, 4096, false), "leat_layout_strided_8");
+    assert_string_equal(chosen_for_rows(16, 1024, 32, false), "leat_layout_elements");
+    assert_string_equal(chosen_for_rows(2, 32, 2, true), "leat_layout_listed_2");
+    assert_string_equal(chosen_for_rows(4, 15, 4, true), "leat_layout_elements");
+    assert_string_equal(chosen_for_rows(16, 1024, 16, true), "leat_layout_elements");
+    assert_string_equal(chosen_for_rows(4, (UINT64_C(1) << 31) - 18, 4, true), "leat_layout_listed_4");
+    assert_string_equal(chosen_for_rows(4, UINT64_C(1) << 31, 4, true), "leat_layout_elements");
+}
 
 static void kernels_are_chosen(void **unused)
 {
@@ -442,6 +518,58 @@ static void huge_layouts_are_counted(void **unused)
     }
     munmap(dst, HUGE_BYTES + 4096);
     munmap(src, HUGE_BYTES);
+}
+
+#define CUT_BYTES ((UINT64_C(1) << 35) + 54321)
+#define WINDOW_BYTES ((uint64_t)4096)
+
+/* A row of single bytes with so many words that it is cut into two pieces, in the same or in reverse order. Runs
+ * only the blocks at the start, at the border between the pieces, and at the end. */
+static void huge_rows_are_cut(void **unused)
+{
+    const uint64_t words = (CUT_BYTES + 15 + 15) / 16, border = (words + 1) / 2 * 16;
+    const uint64_t start[] = {0, border - WINDOW_BYTES / 2, CUT_BYTES - WINDOW_BYTES};
+    unsigned char *dst = reserve(CUT_BYTES), *src = reserve(CUT_BYTES);
+
+    (void)unused;
+    for (unsigned s = 0; s < 2; s++) {
+        struct leati_canonical canonical = {.dims = 1, .unit_bytes = 1, .dst_align = 1, .index_dim = -1};
+        _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
+        leat_cpu_block launch = {.grid_blocks = {0, 1, 1}};
+        struct leati_gpu_layout gpu;
+        void *args[] = {argument};
+
+        canonical.size[0] = canonical.payload_bytes = CUT_BYTES;
+        canonical.dst_stride[0] = 1, canonical.src_stride[0] = s ? -1 : 1;
+        canonical.src_offset = s ? (int64_t)CUT_BYTES - 1 : 0;
+        canonical.src_high = canonical.dst_high = CUT_BYTES;
+        assert_true(leati_gpu_layout_make_as(&canonical, s ? "strided" : "rows", &gpu));
+        assert_int_equal(gpu.task.pieces, 2);
+        leati_gpu_layout_argument(&canonical, &gpu, dst, src, NULL, NULL, argument);
+        launch.grid_blocks.x = gpu.grid.x;
+        launch.block_threads = (leat_cpu_dim){gpu.block.x, 1, 1};
+        for (unsigned w = 0; w < 3; w++) {
+            memset(dst + start[w], 0, WINDOW_BYTES);
+            test_pattern(src + (s ? CUT_BYTES - start[w] - WINDOW_BYTES : start[w]), WINDOW_BYTES,
+                         cases_seed + s + w);
+        }
+        for (uint64_t b = 0; b < gpu.grid.x; b++) {
+            uint64_t in_block = gpu.block.x * 4 * 16;
+            uint64_t of_piece = b % gpu.task.blocks.size, piece = b / gpu.task.blocks.size;
+            uint64_t first = of_piece * in_block + piece * gpu.task.items * 16;
+
+            for (unsigned w = 0; w < 3; w++)
+                if (first < start[w] + WINDOW_BYTES && first + in_block > start[w]) {
+                    launch.block = (leat_cpu_dim){(uint32_t)b, 0, 0};
+                    find_kernel(gpu.kernel)->run(&launch, args);
+                }
+        }
+        for (unsigned w = 0; w < 3; w++)
+            for (uint64_t i = start[w]; i < start[w] + WINDOW_BYTES; i++)
+                assert_int_equal(dst[i], src[s ? CUT_BYTES - 1 - i : i]);
+    }
+    munmap(dst, CUT_BYTES);
+    munmap(src, CUT_BYTES);
 }
 
 /* ---- bank conflicts in the shared memory of a GPU ---- */
@@ -651,6 +779,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_layouts_are_copied),     cmocka_unit_test(kernels_are_chosen),
+        cmocka_unit_test(strided_rows_are_chosen),       cmocka_unit_test(huge_rows_are_cut),
         cmocka_unit_test(huge_layouts_are_counted),      cmocka_unit_test(tiles_meet_no_bank_twice),
         cmocka_unit_test(triples_meet_no_bank_twice),    cmocka_unit_test(nd_tiles_access_few_banks_twice),
         cmocka_unit_test(pixels_access_few_banks_twice), cmocka_unit_test(steps_transpose)};
