@@ -488,7 +488,7 @@ static bool make_tiles(const struct leati_canonical *canonical, struct leati_gpu
  * Returns true if so much room of tiles would be unused that ND tiles are faster. The limits were measured. For
  * units of 1 and 2 bytes tiles are faster even if they are two thirds empty, because ND tiles of narrow units are
  * slow. If lines do not begin at sectors, which makes tiles slower, tiles may be only a fifth empty, and small tiles
- * of 8 bytes likewise.
+ * of 8 bytes likewise, if a side has several dimensions.
  */
 static bool are_tiles_empty(const struct leati_canonical *canonical)
 {
@@ -504,7 +504,7 @@ static bool are_tiles_empty(const struct leati_canonical *canonical)
         lies_on(canonical, &axes.j, false, WORD_BYTES))
         return room > 64 * 64 * 3;
     if (lies_on(canonical, &axes.i, true, SECTOR_BYTES) && lies_on(canonical, &axes.j, false, WORD_BYTES))
-        if (canonical->unit_bytes != 8 || are_wide_tiles_best(canonical, &axes))
+        if (canonical->unit_bytes != 8 || axes.i.count + axes.j.count == 2 || are_wide_tiles_best(canonical, &axes))
             return canonical->unit_bytes == 2 ? room > 64 * 64 * 3 : room * 7 > 64 * 64 * 10;
     return room * 8 > 64 * 64 * 10;
 }
@@ -1247,6 +1247,15 @@ bool leati_gpu_layout_make_as(const struct leati_canonical *canonical, const cha
     return false;
 }
 
+/* Returns true if ND tiles can copy the layout in words of several units on both sides. */
+static bool has_words_in_nd_tile(const struct leati_canonical *canonical)
+{
+    struct leati_gpu_layout gpu;
+
+    return leati_gpu_layout_make_as(canonical, "nd-tile", &gpu) && gpu.task.read.word_units > 1 &&
+           gpu.task.write.word_units > 1;
+}
+
 /* Returns true if rows that are neighbours on the destination are so far apart on the source that each row is in a
  * different page of DRAM, and most rows are in a different page of the device's address translation. */
 static bool are_rows_far(const struct leati_canonical *canonical)
@@ -1273,7 +1282,7 @@ static const char *choose(const struct leati_canonical *canonical)
     struct nd_tile tile;
 
     if (leati_gpu_are_pixels_best(canonical))
-        return "pixels";
+        return leati_gpu_are_pixels_full(canonical) || !has_words_in_nd_tile(canonical) ? "pixels" : "nd-tile";
     if (canonical->other_copies && !rows && line_bytes >= TILE_LEAST_BYTES)
         return "nd-tile";
     if (!canonical->other_copies && are_triples_best(canonical))

@@ -177,3 +177,16 @@ bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
     groups = above(canonical->size[shape.pixel] * canonical->unit_bytes, WORD_BYTES);
     return groups * 2 >= above(groups, GANG_LEAST) * GANG_LEAST;
 }
+
+/* Measured on an H200 with three channels of 1 byte: where 15 of 16 threads had work both were equal, 0.79 of a copy,
+ * and where 14 had, ND tiles were faster, 0.81 instead of 0.75. More than four channels were not measured. */
+bool leati_gpu_are_pixels_full(const struct leati_canonical *canonical)
+{
+    struct shape shape;
+    uint64_t groups;
+
+    if (!find_shape(canonical, &shape) || canonical->unit_bytes > 1 || canonical->size[shape.channel] > 4)
+        return true;
+    groups = above(canonical->size[shape.pixel], WORD_BYTES);
+    return groups * 16 >= above(groups, GANG_LEAST) * GANG_LEAST * 15;
+}

@@ -13,4 +13,8 @@ bool leati_gpu_make_pixels(const struct leati_canonical *canonical, struct leati
 /* Returns true if the kernels for pixels can copy this layout and are expected to be the fastest. */
 bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical);
 
+/* Returns true unless short lines leave so many threads without work that ND tiles of words are faster, if they are
+ * possible. leati_gpu_are_pixels_best() must be true. */
+bool leati_gpu_are_pixels_full(const struct leati_canonical *canonical);
+
 #endif

@@ -412,6 +412,10 @@ static void kernels_are_chosen(void **unused)
     assert_string_equal(CHOSEN(1, 3, LIST(225, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_split_1");
     assert_int_equal(1 << gpu.task.gang_bits, 16);
     assert_string_equal(CHOSEN(1, 3, LIST(100, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
+    /* Lines that leave threads without work: one of 16, then two, and two where ND tiles could not move words. */
+    assert_string_equal(CHOSEN(1, 3, LIST(240, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_split_1");
+    assert_string_equal(CHOSEN(1, 3, LIST(224, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_nd_tile_1");
+    assert_string_equal(CHOSEN(1, 3, LIST(223, 3, 640), LIST(1, 0, 2), &gpu), "leat_layout_split_1");
     assert_string_equal(CHOSEN(1, 2, LIST(16, 1000000), LIST(1, 0), &gpu), "leat_layout_join_wide_1");
     assert_int_equal(1 << gpu.task.gang_bits, 64);
     assert_string_equal(CHOSEN(2, 3, LIST(3, 50176, 64), LIST(1, 0, 2), &gpu), "leat_layout_join_2");
@@ -437,7 +441,9 @@ static void kernels_are_chosen(void **unused)
                         "leat_layout_nd_tile_8");
     assert_int_equal(gpu.tile_i, 37);
     assert_int_equal(gpu.tile_j, 30);
-    /* Axes of 40 and 72 units of 8 bytes would leave a quarter of small tiles empty. */
+    /* Axes of 40 and 72 units of 8 bytes leave a quarter of small tiles empty, which matters if they have several
+     * dimensions. */
+    assert_string_equal(CHOSEN(8, 3, LIST(40, 72, 23301), LIST(1, 0, 2), &gpu), "leat_layout_transpose_8");
     assert_string_equal(CHOSEN(8, 12, LIST(20, 2, 4, 18, 3, 22, 3, 2, 3, 2, 2, 5),
                                LIST(9, 8, 2, 6, 1, 10, 4, 7, 0, 3, 5, 11), &gpu),
                         "leat_layout_nd_tile_8");
