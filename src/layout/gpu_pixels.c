@@ -3,7 +3,7 @@
 
 #include "layout/gpu_task.h"
 
-/* For larger units ND tiles are about as fast, and faster if strips do not begin at words. */
+/* For larger units ND tiles are about as fast. */
 #define MOST_UNIT_BYTES 2u
 
 /* The maximum number of threads of a block, for few and for many channels. Shared memory has room for their words.
@@ -162,7 +162,7 @@ bool leati_gpu_make_pixels(const struct leati_canonical *canonical, struct leati
 }
 
 /* By measurements on an H200. For units of 1 byte, ND tiles are slower for all numbers of channels. For units of 2
- * bytes they are slower only for 3 to 8 channels, and only if all strips begin at words. */
+ * bytes they are slower only for 3 to 8 channels. */
 bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
 {
     struct shape shape;
@@ -171,8 +171,7 @@ bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
     if (!find_shape(canonical, &shape))
         return false;
     channels = canonical->size[shape.channel];
-    if (canonical->unit_bytes > 1 &&
-        (channels < 3 || is_odd(canonical, &shape, false) || is_odd(canonical, &shape, true)))
+    if (canonical->unit_bytes > 1 && channels < 3)
         return false;
     groups = above(canonical->size[shape.pixel] * canonical->unit_bytes, WORD_BYTES);
     return groups * 2 >= above(groups, GANG_LEAST) * GANG_LEAST;
