@@ -125,7 +125,6 @@ enum leati_builtin {
     X(leat_layout_split_1, 56)                                                                                    \
     X(leat_layout_join_2, 56)                                                                                     \
     X(leat_layout_split_2, 64)                                                                                    \
-    X(leat_layout_join_wide_1, 80)                                                                                \
-    X(leat_layout_split_wide_1, 80)
+    X(leat_layout_join_wide_1, 80)
 
 #endif
