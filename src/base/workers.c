@@ -139,8 +139,8 @@ struct seen {
     bool waiting; /* some task has no part to do now, so it must be polled */
 };
 
-/* Some of the turns in which the first task has no part to do, or as many threads as may work on it. With more of them,
- * threads look in vain at tasks that come later in the others. */
+/* Some of the turns in which the first task has no part to do. With more of them, threads look in vain at tasks that
+ * come later in the others. */
 struct turns {
     const void *of[TURNS_SEEN];
     unsigned count;
@@ -185,11 +185,11 @@ static struct leati_task *find_task(struct leati_workers *workers, bool helper, 
         if (helper && task->type->class != helped)
             continue;
         seen->lively = seen->lively || (task->type->is_lively && task->type->is_lively(task));
-        if (has_room(workers, task, helper)) {
-            if (taken == LEATI_TAKEN)
-                break;
-            seen->waiting = seen->waiting || taken == LEATI_NOT_YET;
-        }
+        if (!has_room(workers, task, helper))
+            continue;
+        if (taken == LEATI_TAKEN)
+            break;
+        seen->waiting = seen->waiting || taken == LEATI_NOT_YET;
         if (!helper) /* a helper leaves parts to workers, and may find others behind them */
             add_turn(&turns, task->turn);
     }

@@ -70,8 +70,8 @@ struct leati_task {
     bool awaited; /* a thread waits until workers is 0 */
     bool owned;   /* the thread that adds the task works on it itself, so workers are optional */
     const void *flag; /* a number in memory that the task waits for, or NULL; see leati_workers_help_flag() */
-    /* Tasks with the same turn go on in the order in which they were added: workers do not look at those behind one
-     * that has no part for them now, or as many workers as may work on it. NULL: the task depends on no other. */
+    /* Tasks with the same turn go on in the order in which they were added: while one has no part for a worker, neither
+     * have those behind it. So workers need not look at these. NULL: the task depends on no other. */
     const void *turn;
 };
 

@@ -407,29 +407,6 @@ static void tasks_wait_for_their_turn(void **state)
     leati_workers_put(workers, COPIES);
 }
 
-/* As many threads as may work on the first task of a turn do. The others leave the next one alone until the first has no
- * part left that no thread has started. */
-static void threads_leave_a_turn_that_is_full(void **state)
-{
-    struct leati_workers *workers = get(COPIES, 2);
-    struct held tasks[2];
-
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        memset(&tasks[i], 0, sizeof tasks[i]);
-        tasks[i].task = (struct leati_task){.type = &types[COPIES], .share = 1, .turn = tasks};
-        atomic_store(&tasks[i].left, 2);
-        leati_workers_add(workers, &tasks[i].task, LEATI_WAKE_ALL);
-    }
-    assert_true(wait_for(&tasks[0].inside, 1));
-    usleep(MOMENT_US); /* so that the other thread has looked */
-    assert_int_equal(atomic_load(&tasks[1].inside), 0);
-    atomic_store(&tasks[1].open, 1);
-    open_and_remove(workers, &tasks[0], 2);
-    open_and_remove(workers, &tasks[1], 2);
-    leati_workers_put(workers, COPIES);
-}
-
 /* Kernels of the CPU device take turns when a thread looks for work. It does not leave one between two parts. */
 static void a_kernel_is_not_left_between_its_parts(void **state)
 {
@@ -741,7 +718,6 @@ int main(void)
         cmocka_unit_test(tasks_that_wait_are_looked_at),
         cmocka_unit_test(a_copy_is_not_left_between_its_parts),
         cmocka_unit_test(tasks_wait_for_their_turn),
-        cmocka_unit_test(threads_leave_a_turn_that_is_full),
         cmocka_unit_test(a_kernel_is_not_left_between_its_parts),
         cmocka_unit_test(a_removal_waits_for_those_inside),
         cmocka_unit_test(helpers_copy_and_nothing_else),
