@@ -84,7 +84,8 @@
       "Pinned memory that all such copies under way on a device may have together.")                              \
     X(IO_WORKERS, NUMBER(1, 64), "as many as LEAT_COPY_WORKERS, at least 8", 0,                                   \
       "Threads that read and write files, 1 to 64, on each NUMA node that has a device. While they wait for a "   \
-      "disk they need no processor.")                                                                             \
+      "disk they need no processor. With several devices a read through the cache uses at most its device's part " \
+      "of them, but at least 12.")                                                                                \
     X(IO_CACHE, WORDS("auto, cached or direct"), "auto", 0,                                                       \
       "How files are read and written that are opened without LEAT_FILE_CACHED and LEAT_FILE_DIRECT: cached, "    \
       "through the system's cache; direct, past it where the file system allows that; or auto, reads past it "    \

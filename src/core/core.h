@@ -189,8 +189,8 @@ bool leati_stream_reads_now(leat_stream *stream);
 /* Returns true if the stream was seen idle and nothing was submitted since then. Makes no driver call. */
 bool leati_stream_known_idle(const leat_stream *stream);
 
-/* Returns true if all work of the stream is complete. Queries the driver unless the stream is known to be idle.
- * Returns false, without a message, if that query fails. */
+/* Returns true if all work of the stream is complete. Queries the driver unless the stream is known to be idle, and then
+ * records that the work is complete. Returns false, without a message, if that query fails. */
 bool leati_stream_is_idle(leat_stream *stream);
 
 /* Waits as leat_stream_synchronize(), but leaves failures of copies to that call. */

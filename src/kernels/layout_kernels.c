@@ -350,7 +350,7 @@ INLINE struct chunk cut_chunk(const layout_task *task, enum row_source source, c
     else if (source == STRIDED)
         chunk.src -= apart / unit * stride_of(task, unit);
     else
-        chunk.entry = (int32_t)((uint32_t)place / unit) - (int32_t)(apart / unit);
+        chunk.entry = (int32_t)(uint32_t)(place / unit) - (int32_t)(apart / unit);
     chunk.low = place ? 0 : apart;
     chunk.high = left < WORD_BYTES ? (uint32_t)left : WORD_BYTES;
     if (task->row_bytes + apart <= place)

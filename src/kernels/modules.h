@@ -113,9 +113,10 @@ enum leati_builtin {
 /*
  * X(kernel, number) for each kernel with a maximum number of registers per thread (PTX .maxnreg), which C cannot
  * express. With the limit more blocks fit into a multiprocessor. On an H200 five instead of four blocks of 128 threads
- * made tiles of 1 byte 8 to 12 % faster, and nine instead of seven made pixels whose planes begin anywhere 9 to 16 %
- * faster. With ten blocks (48 registers) pixels are slower: 0.85 instead of 0.97 of a copy. With these limits the code for
- * full tiles spills almost no registers.
+ * made wide tiles of 1 byte 8 to 12 % faster, twelve instead of ten blocks of 64 threads small ones. Pixels whose planes
+ * begin anywhere became up to 16 % faster with eight or nine instead of seven blocks (64 or 56 registers), and slower
+ * with ten (48: 0.85 instead of 0.97 of a copy); joins of many channels up to 15 % faster with 80, and ND tiles of bytes 6 %
+ * with four instead of three blocks of 256 threads. With these limits the code for full tiles spills almost no registers.
  */
 #define LEATI_REGISTERS_LIST(X)                                                                                   \
     X(leat_layout_nd_tile_1, 64)                                                                                  \

@@ -751,12 +751,14 @@ static uint64_t pieces_of(const struct leati_canonical *canonical, const struct 
 /* Returns the mean of a number that is proportional to the part of the cut dimension, over all its pieces. */
 static uint64_t mean_of(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t number)
 {
-    if (tile->cut < 0)
+    /* With so many pieces the last one does not matter, and the product could overflow. */
+    if (tile->cut < 0 || pieces_of(canonical, tile) > UINT32_MAX)
         return number;
     return number * canonical->size[tile->cut] / (tile->part[tile->cut] * pieces_of(canonical, tile));
 }
 
-/* Returns true if all lines of a side begin and end at the bounds of sectors, if the first address is at one. */
+/* Returns true if all lines of a side begin and end at the bounds of sectors, except the shorter ones of the cut
+ * dimension's last piece, if the first address is at a bound. */
 static bool are_lines_on_sectors(const struct leati_canonical *canonical, const struct nd_tile *tile, bool dst)
 {
     const struct axis *axis = dst ? &tile->dst : &tile->src;

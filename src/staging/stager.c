@@ -837,8 +837,8 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
     job->hooks = stager->hooks;
 }
 
-/* Returns how many of the threads for files may work on one copy that does not go past the cache: its device's part
- * of them. With more threads than keep the device's link busy, most would wait, and keep processors busy. */
+/* Returns how many of the threads for files may work on one read that does not go past the cache: its device's part
+ * of them, but at least THREADS_USUAL. With more threads than keep the device's link busy, most would wait, and keep processors busy. */
 static unsigned most_readers(const struct leati_stager *stager, unsigned threads)
 {
     unsigned part;
@@ -864,7 +864,7 @@ unsigned leati_stager_share(const struct leati_stager *stager, const struct leat
         readers = readers < stager->threads ? readers : stager->threads;
         useful = storage->part_bytes ? bytes / storage->part_bytes : useful > readers ? useful : readers;
         most = atomic_load_explicit(&stager->file_threads, memory_order_relaxed);
-        if (!storage->part_bytes)
+        if (!storage->part_bytes && !storage->write)
             most = most_readers(stager, most);
     }
     useful = useful < SHARE_LEAST ? SHARE_LEAST : useful;

@@ -579,6 +579,45 @@ static void huge_rows_are_cut(void **unused)
     munmap(src, CUT_BYTES);
 }
 
+/* Copies the part of a row by a list that lies behind its first 4 GiB. */
+static void long_lists_are_read_at_their_place(void **unused)
+{
+    enum { BOUND = 1000, UNIT = 8 };
+    const uint64_t row_bytes = UINT64_C(5) << 30, size = row_bytes / UNIT, start = (UINT64_C(1) << 32) + 4096;
+    uint64_t *dst = (uint64_t *)reserve(row_bytes), src[BOUND];
+    int32_t *list = (int32_t *)reserve(size * sizeof *list);
+    struct leati_canonical canonical = {.dims = 1, .unit_bytes = UNIT, .dst_align = 8, .src_align = 8,
+                                        .index_bytes = 4, .index_bound = BOUND, .payload_bytes = row_bytes};
+    _Alignas(16) unsigned char argument[LEATI_GPU_LAYOUT_ARGUMENT_BYTES];
+    leat_cpu_block launch = {.grid_blocks = {0, 1, 1}};
+    struct leati_gpu_layout gpu;
+    void *args[] = {argument};
+    uint64_t in_block, block;
+
+    (void)unused;
+    canonical.size[0] = size;
+    canonical.dst_stride[0] = canonical.src_stride[0] = UNIT;
+    canonical.dst_high = (int64_t)row_bytes, canonical.src_high = (int64_t)sizeof src;
+    for (unsigned i = 0; i < BOUND; i++)
+        src[i] = i + 1;
+    assert_true(leati_gpu_layout_make_as(&canonical, "strided", &gpu));
+    assert_string_equal(gpu.kernel, "leat_layout_listed_8");
+    assert_int_equal(gpu.task.pieces, 1);
+    leati_gpu_layout_argument(&canonical, &gpu, dst, src, list, NULL, argument);
+    in_block = (uint64_t)gpu.block.x * 4 * 16;
+    block = start / in_block;
+    for (uint64_t i = block * in_block / UNIT; i < (block + 1) * in_block / UNIT; i++)
+        list[i] = (int32_t)(i % (BOUND - 1)) + 1;
+    launch.grid_blocks.x = gpu.grid.x;
+    launch.block_threads = (leat_cpu_dim){gpu.block.x, 1, 1};
+    launch.block = (leat_cpu_dim){(uint32_t)block, 0, 0};
+    find_kernel(gpu.kernel)->run(&launch, args);
+    for (uint64_t i = block * in_block / UNIT; i < (block + 1) * in_block / UNIT; i++)
+        assert_int_equal(dst[i], src[list[i]]);
+    munmap(dst, row_bytes);
+    munmap(list, size * sizeof *list);
+}
+
 /* ---- bank conflicts in the shared memory of a GPU ---- */
 
 #define BANKS 32
@@ -782,6 +821,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_layouts_are_copied),     cmocka_unit_test(kernels_are_chosen),
         cmocka_unit_test(strided_rows_are_chosen),       cmocka_unit_test(huge_rows_are_cut),
+        cmocka_unit_test(long_lists_are_read_at_their_place),
         cmocka_unit_test(huge_layouts_are_counted),      cmocka_unit_test(tiles_meet_no_bank_twice),
         cmocka_unit_test(triples_meet_no_bank_twice),    cmocka_unit_test(nd_tiles_access_few_banks_twice),
         cmocka_unit_test(pixels_access_few_banks_twice), cmocka_unit_test(steps_transpose)};

@@ -631,6 +631,7 @@ static void a_read_gets_the_threads_of_its_device(void **state)
 {
     static const struct leati_storage_ops ops;
     struct leati_storage cached = {.ops = &ops}, direct = {.ops = &ops, .part_bytes = MIB};
+    struct leati_storage written = {.ops = &ops, .write = true};
     struct leati_stager *stager = &device.stager;
     unsigned threads = atomic_exchange(&stager->file_threads, 32);
 
@@ -639,6 +640,7 @@ static void a_read_gets_the_threads_of_its_device(void **state)
     stager->devices = 2;
     assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 16);
     assert_int_equal(leati_stager_share(stager, &direct, (size_t)1 << 30), 32);
+    assert_int_equal(leati_stager_share(stager, &written, (size_t)1 << 30), 32);
     stager->devices = 4;
     assert_int_equal(leati_stager_share(stager, &cached, (size_t)1 << 30), 12);
     atomic_store(&stager->file_threads, 8);
