@@ -739,22 +739,19 @@ static void fill_nd_tile(const struct leati_canonical *canonical, struct nd_tile
     tile->units = others * tile->part[tile->cut];
 }
 
-/* Returns the number of pieces into which tiles divide the cut dimension. The last piece may be much shorter than
- * the others. */
-static uint64_t pieces_of(const struct leati_canonical *canonical, const struct nd_tile *tile)
-{
-    uint64_t part = tile->cut < 0 ? 1 : tile->part[tile->cut];
-
-    return tile->cut < 0 ? 1 : (canonical->size[tile->cut] + part - 1) / part;
-}
-
-/* Returns the mean of a number that is proportional to the part of the cut dimension, over all its pieces. */
+/* Returns the mean of a number that is proportional to the part of the cut dimension, over all pieces into which tiles
+ * divide that dimension. The last piece may be much shorter than the others. */
 static uint64_t mean_of(const struct leati_canonical *canonical, const struct nd_tile *tile, uint64_t number)
 {
-    /* With so many pieces the last one does not matter, and the product could overflow. */
-    if (tile->cut < 0 || pieces_of(canonical, tile) > UINT32_MAX)
+    uint64_t size, part, pieces;
+
+    if (tile->cut < 0)
         return number;
-    return number * canonical->size[tile->cut] / (tile->part[tile->cut] * pieces_of(canonical, tile));
+    size = canonical->size[tile->cut];
+    part = tile->part[tile->cut];
+    pieces = (size + part - 1) / part;
+    /* With so many pieces the last one does not matter, and the product could overflow. */
+    return pieces > UINT32_MAX ? number : number * size / (part * pieces);
 }
 
 /* Returns true if all lines of a side begin and end at the bounds of sectors, except the shorter ones of the cut
