@@ -161,8 +161,9 @@ bool leati_gpu_make_pixels(const struct leati_canonical *canonical, struct leati
     return true;
 }
 
-/* By measurements on an H200. For units of 1 byte, ND tiles are slower for all numbers of channels, if most threads have
- * work. For units of 2 bytes they are slower only for 3 to 8 channels, and equal for images whose planes begin anywhere. */
+/* By measurements on an H200. For units of 1 byte, ND tiles are slower for all numbers of channels, if most threads
+ * have work. For units of 2 bytes they are slower only for 3 to 8 channels, and about as fast there for images whose
+ * planes begin anywhere. */
 bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
 {
     struct shape shape;
@@ -178,7 +179,8 @@ bool leati_gpu_are_pixels_best(const struct leati_canonical *canonical)
 }
 
 /* Measured on an H200 with three channels of 1 byte: where 15 of 16 threads had work both were about equal, 0.77 to
- * 0.81 of a copy, and where 14 had, ND tiles were faster, 0.81 instead of 0.75. More than four channels were not measured. */
+ * 0.81 of a copy, and where 14 had, ND tiles were faster, 0.81 instead of 0.75. More than four channels were not
+ * measured. */
 bool leati_gpu_are_pixels_full(const struct leati_canonical *canonical)
 {
     struct shape shape;

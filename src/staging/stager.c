@@ -838,7 +838,8 @@ static void fill_job(struct leati_job *job, struct leati_stager *stager,
 }
 
 /* Returns how many of the threads for files may work on one read that does not go past the cache: its device's part
- * of them, but at least THREADS_USUAL. With more threads than keep the device's link busy, most would wait, and keep processors busy. */
+ * of them, but at least THREADS_USUAL. With more threads than keep the device's link busy, most would wait, and keep
+ * processors busy. */
 static unsigned most_readers(const struct leati_stager *stager, unsigned threads)
 {
     unsigned part;
